@@ -1,0 +1,132 @@
+"""What can be said in the control log: one Struct per event type, its name written by hand.
+
+Not here: how an event travels (envelope), under which subject (subjects), how an old version is read (upcast).
+A shipped type is never edited; a change is a new version and an upcast.
+
+Rules: design.md section 2, the table of types. Types of later systems join the table when something appends them.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from eventstore import envelope
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of all event data. Unknown fields are ignored when read: a newer minor may have added them."""
+
+
+class SettingsSeen(Event):
+    """A role's effective settings, at its start and on change. Values are as given on the command line, no secrets."""
+
+    role: str
+    instance: str
+    version: str
+    settings: dict[str, str]
+
+
+class ObjectSeen(Event):
+    """A Kubernetes object as observed, narrowed to the shape that handlers read."""
+
+    uid: str
+    resource_version: str
+    shape: int
+    object: dict[str, Any]
+
+
+class ObjectGone(Event):
+    """A deletion, also one that was missed while nobody watched."""
+
+    uid: str
+    resource_version: str = ""
+
+
+class KindListed(Event):
+    """A complete list of a kind. Before the first one, absence means unknown, not deleted."""
+
+    list_version: str
+    shape: int
+    count: int
+
+
+Edge = Literal["first-event", "restart", "gap", "partial", "complete", "silent", "recovered", "gone", "statistics"]
+
+
+class ReplicaObserved(Event):
+    """An edge in the life of an engine replica, read off `WARMLOG_KV`."""
+
+    tenant: str
+    replica: str
+    model: str
+    scheme: str
+    uid: str
+    session: str
+    edge: Edge
+    reason: str = ""
+    kv_sequence: int  # the message that showed it
+    kv_incarnation: str
+    blocks: int = 0
+    statistics: dict[str, float] = {}
+
+
+class ReplicaSummary(msgspec.Struct, frozen=True, omit_defaults=True):
+    tenant: str
+    replica: str
+    model: str
+    state: str
+    blocks: int
+    last_heard: str = ""
+    hit_rate: float = 0.0
+    keyframe: int = 0  # sequence of the begin of its last agreed keyframe: reading may start there
+
+
+class IndexSummarised(Event):
+    """Counts per replica at a position of `WARMLOG_KV`; on change, rounded, every 30 to 60 s."""
+
+    shard: str
+    kv_sequence: int
+    kv_incarnation: str
+    blocks: int
+    replicas: list[ReplicaSummary]
+
+
+class Moment(Event):
+    """Pairs this event's own position with one of `WARMLOG_KV`, so that a route can be asked about the past."""
+
+    kv_sequence: int
+    kv_incarnation: str
+
+
+#: Every type that today's code reads and appends. Names are forever.
+TYPES: dict[str, type[Event]] = {
+    "io.warmlog.settings.seen.v1": SettingsSeen,
+    "io.warmlog.object.seen.v1": ObjectSeen,
+    "io.warmlog.object.gone.v1": ObjectGone,
+    "io.warmlog.kind.listed.v1": KindListed,
+    "io.warmlog.replica.observed.v1": ReplicaObserved,
+    "io.warmlog.index.summarised.v1": IndexSummarised,
+    "io.warmlog.moment.v1": Moment,
+}
+_NAMES = {struct: name for name, struct in TYPES.items()}
+_encoder = msgspec.json.Encoder()
+
+
+def name_of(data: Event) -> str:
+    return _NAMES[type(data)]
+
+
+def event(
+    data: Event, *, id: str, source: str, subject: str, time_ns: int, actor: str, cause: str | None = None
+) -> envelope.Envelope:
+    """Data in its envelope. `id` is deterministic: appending the same fact twice stores it once."""
+    return envelope.Envelope(
+        id=id,
+        source=source,
+        type=name_of(data),
+        time=envelope.rfc3339(time_ns),
+        subject=subject,
+        actor=actor,
+        causationid=msgspec.UNSET if cause is None else cause,
+        data=msgspec.Raw(_encoder.encode(data)),
+    )
