@@ -17,7 +17,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of all event data. Unknown fields are ignored when read: a newer minor may have added them."""
 
 
-class SettingsSeen(Event):
+class SettingsSeen(Event, frozen=True, kw_only=True):
     """A role's effective settings, at its start and on change. Values are as given on the command line, no secrets."""
 
     role: str
@@ -26,7 +26,7 @@ class SettingsSeen(Event):
     settings: dict[str, str]
 
 
-class ObjectSeen(Event):
+class ObjectSeen(Event, frozen=True, kw_only=True):
     """A Kubernetes object as observed, narrowed to the shape that handlers read."""
 
     uid: str
@@ -35,14 +35,14 @@ class ObjectSeen(Event):
     object: dict[str, Any]
 
 
-class ObjectGone(Event):
+class ObjectGone(Event, frozen=True, kw_only=True):
     """A deletion, also one that was missed while nobody watched."""
 
     uid: str
     resource_version: str = ""
 
 
-class KindListed(Event):
+class KindListed(Event, frozen=True, kw_only=True):
     """A complete list of a kind. Before the first one, absence means unknown, not deleted."""
 
     list_version: str
@@ -53,7 +53,7 @@ class KindListed(Event):
 Edge = Literal["first-event", "restart", "gap", "partial", "complete", "silent", "recovered", "gone", "statistics"]
 
 
-class ReplicaObserved(Event):
+class ReplicaObserved(Event, frozen=True, kw_only=True):
     """An edge in the life of an engine replica, read off `WARMLOG_KV`."""
 
     tenant: str
@@ -81,7 +81,7 @@ class ReplicaSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     keyframe: int = 0  # sequence of the begin of its last agreed keyframe: reading may start there
 
 
-class IndexSummarised(Event):
+class IndexSummarised(Event, frozen=True, kw_only=True):
     """Counts per replica at a position of `WARMLOG_KV`; on change, rounded, every 30 to 60 s."""
 
     shard: str
@@ -91,7 +91,7 @@ class IndexSummarised(Event):
     replicas: list[ReplicaSummary]
 
 
-class Moment(Event):
+class Moment(Event, frozen=True, kw_only=True):
     """Pairs this event's own position with one of `WARMLOG_KV`, so that a route can be asked about the past."""
 
     kv_sequence: int

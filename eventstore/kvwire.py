@@ -69,7 +69,7 @@ class Message(msgspec.Struct, array_like=True, frozen=True, gc=False, kw_only=Fa
     n: int
 
 
-class Begin(Message, tag="begin"):
+class Begin(Message, frozen=True, tag="begin"):
     frame: int  # counts the keyframes of a session from 0
     rank: int  # stream sequence of the session's first begin; 0 in that begin itself
     model: str
@@ -79,30 +79,30 @@ class Begin(Message, tag="begin"):
     settings: dict[str, str] = {}
 
 
-class Ops(Message, tag="ops"):
+class Ops(Message, frozen=True, tag="ops"):
     groups: list[Group]
 
 
-class Chunk(Message, tag="chunk"):
+class Chunk(Message, frozen=True, tag="chunk"):
     frame: int
     groups: list[Group]
 
 
-class End(Message, tag="end"):
+class End(Message, frozen=True, tag="end"):
     frame: int
     coverage: Coverage
     count: int
     sum: int  # of all keys held, modulo 2**64; a key held under two adapters counts twice
 
 
-class Beat(Message, tag="beat"):
+class Beat(Message, frozen=True, tag="beat"):
     coverage: Coverage
     count: int
     sum: int
     stats: Stats | None = None
 
 
-class Bye(Message, tag="bye"):
+class Bye(Message, frozen=True, tag="bye"):
     reason: FarewellReason
 
 

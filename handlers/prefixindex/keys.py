@@ -8,7 +8,8 @@ choose the domain in which a key is looked up.
 Blocks that an engine keyed with more than their tokens (cache salt, images, embeddings) chain through `salted`, so
 they can never equal the plain chain of the same tokens.
 
-Rules: spec of the reference fingerprint, frozen across languages (golden vectors in tests/conformance); design.md section 3.
+Rules: spec of the reference fingerprint, frozen across languages (golden vectors in tests/conformance);
+design.md section 3.
 """
 
 import sys
