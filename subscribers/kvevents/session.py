@@ -1,0 +1,267 @@
+"""One replica's voice in `WARMLOG_KV`: ack-clocked flushing, keyframes, heartbeats, the session's end.
+
+At most one message is unacknowledged. While it is, changes collapse in the table; over 4,096 of them the table's
+pending changes are dropped and a keyframe follows, so an outage of any length costs bounded memory and never a wrong
+key. A message without an ack is sent again with the same n: a reader ignores what it has seen.
+
+`Plan` decides what is said next and is pure; `Session` says it. Not here: where the table's changes come from
+(consumer), how bytes reach the log (sink).
+
+    what comes first     because
+    begin of a keyframe  a reader that lost the thread credits nothing until one is complete
+    heartbeat            it is due: 5 s have passed since the last one, or the coverage changed
+    changes              a removal must be seen soon
+    a chunk, or the end  built in the same instant in which the pending changes were taken, so that what it shows
+                         is what a reader knows after those changes; a busy engine cannot starve it
+
+Rules: design.md section 3; docs/design/0001-kv-wire.md.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+import msgspec
+import structlog
+
+from eventstore import kvwire, store
+
+log = structlog.get_logger()
+
+BEAT_SECONDS: Final = 5.0
+#: A keyframe is due when this many keys were sent as changes for each key held: keyframes stay under 5 % of ingest.
+INTERVAL_RATIO: Final = 20
+INTERVAL_AT_LEAST: Final = 30.0  # seconds
+INTERVAL_AT_MOST: Final = 3600.0  # seconds; a quiet replica stays readable inside the stream's retention
+SEND_DEADLINE: Final = 2.0  # seconds
+
+
+class Table(Protocol):
+    """What a session needs of table.Table."""
+
+    @property
+    def pending(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def sum(self) -> int: ...
+    def take(self, limit: int) -> list[kvwire.Group]: ...
+    def drop_pending(self) -> None: ...
+    def held(self, limit: int) -> Iterator[list[kvwire.Group]]: ...
+
+
+class Sink(Protocol):
+    """What a session needs of sink.Sink."""
+
+    async def send(self, payload: bytes) -> int: ...
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who speaks. `uid` is the Pod's; `settings` are the subscriber's effective ones, without secrets."""
+
+    uid: str
+    tenant: str
+    replica: str
+    model: str
+    scheme: str
+    settings: dict[str, str] = {}
+
+
+class Fenced(Exception):
+    """A newer session of the same replica has begun: this process must stop speaking for it."""
+
+
+Body = Callable[[int, int], kvwire.AnyMessage]  # (n, rank) -> message
+
+
+class Plan:
+    """What one session says next. Pure: time is given (seconds, any monotonic origin)."""
+
+    def __init__(self, identity: Identity, session: str, table: Table, now: float) -> None:
+        self.identity, self.session, self.table = identity, session, table
+        self.coverage: kvwire.Coverage = "complete"
+        self.frame = -1
+        self.rank = 0
+        self.stats: kvwire.Stats | None = None
+        self._wanted: str | None = "start"
+        self._chunks: Iterator[list[kvwire.Group]] | None = None
+        self._built: deque[Body] = deque()  # decided together with what was just said
+        self._beat_at = now + BEAT_SECONDS
+        self._beat_now = False
+        self._framed_at = now
+        self._changed = 0  # keys sent as changes since the last keyframe began
+
+    def want_keyframe(self, reason: str) -> None:
+        """A keyframe as soon as the message in flight is acknowledged; one in progress is abandoned."""
+        self._wanted = reason
+
+    def keyframe_asked(self, reason: str) -> None:
+        """A server asks. One that is in progress or about to begin answers it too."""
+        if self._wanted is None and self._chunks is None and not self._built:
+            self._wanted = reason
+
+    def set_coverage(self, coverage: kvwire.Coverage) -> None:
+        self._beat_now = self._beat_now or coverage != self.coverage
+        self.coverage = coverage
+
+    def overflow(self) -> bool:
+        """Bound what waits for an ack; True when the bound was hit just now."""
+        if self.table.pending <= kvwire.MAX_KEYS:
+            return False
+        self.table.drop_pending()
+        first = self._wanted is None
+        self._wanted = self._wanted or "outage"
+        return first
+
+    def idle_until(self) -> float:
+        return self._beat_at
+
+    def next(self, now: float) -> Body | None:
+        """The next thing to say, or None when there is nothing until `idle_until` or a change."""
+        if self._built:
+            return self._built.popleft()
+        if self._wanted is None and self._interval_is_due(now):
+            self._wanted = "interval"
+        if self._wanted is not None:
+            return self._begin(now, self._wanted)
+        if self._beat_now or now >= self._beat_at:
+            return self._beat(now)
+        changes = self._ops() if self.table.pending else None
+        if self._chunks is None:
+            return changes
+        part = self._chunk()
+        if changes is None:
+            return part
+        self._built.append(part)
+        return changes
+
+    def _interval_is_due(self, now: float) -> bool:
+        if self._chunks is not None:
+            return False
+        age = now - self._framed_at
+        enough = self._changed >= INTERVAL_RATIO * max(self.table.count, 1) and self._changed > kvwire.MAX_KEYS
+        return (enough and age >= INTERVAL_AT_LEAST) or age >= INTERVAL_AT_MOST
+
+    def _begin(self, now: float, reason: str) -> Body:
+        self._wanted = None
+        self.frame += 1
+        self._framed_at, self._changed = now, 0
+        self._chunks = self.table.held(kvwire.MAX_KEYS)
+        frame, coverage, who = self.frame, self.coverage, self.identity
+        return lambda n, rank: kvwire.Begin(
+            kvwire.VERSION, who.uid, self.session, n, frame, rank, who.model, who.scheme, coverage, reason, who.settings
+        )
+
+    def _ops(self) -> Body:
+        groups = self.table.take(kvwire.MAX_KEYS)
+        self._changed += sum(len(group.tiers) for group in groups)
+        return lambda n, rank: kvwire.Ops(kvwire.VERSION, self.identity.uid, self.session, n, groups)
+
+    def _chunk(self) -> Body:
+        assert self._chunks is not None
+        frame = self.frame
+        groups = next(self._chunks, None)
+        if groups is not None:
+            return lambda n, rank: kvwire.Chunk(kvwire.VERSION, self.identity.uid, self.session, n, frame, groups)
+        self._chunks = None
+        coverage, count, total = self.coverage, self.table.count, self.table.sum
+        return lambda n, rank: kvwire.End(
+            kvwire.VERSION, self.identity.uid, self.session, n, frame, coverage, count, total
+        )
+
+    def _beat(self, now: float) -> Body:
+        self._beat_at, self._beat_now = now + BEAT_SECONDS, False
+        coverage, count, total, stats = self.coverage, self.table.count, self.table.sum, self.stats
+        return lambda n, rank: kvwire.Beat(
+            kvwire.VERSION, self.identity.uid, self.session, n, coverage, count, total, stats
+        )
+
+    def bye(self, reason: kvwire.FarewellReason) -> Body:
+        return lambda n, rank: kvwire.Bye(kvwire.VERSION, self.identity.uid, self.session, n, reason)
+
+
+class Session:
+    """Carries out a Plan over a sink: numbers messages, resends without an ack, ends on being fenced.
+
+    `run()` ends with Fenced, with CancelledError, or never. `changed()` wakes it after the table or the plan changed.
+    """
+
+    def __init__(self, plan: Plan, sink: Sink, *, clock: Callable[[], float]) -> None:
+        self.plan, self._sink, self._clock = plan, sink, clock
+        self._n = 0
+        self._wake = asyncio.Event()
+        self._fenced: str | None = None
+        self.away_since: float | None = None  # since when the log does not answer
+        self._idle = asyncio.Event()
+        self._inflight: Body | None = None
+
+    def changed(self) -> None:
+        if self.plan.overflow():
+            log.warning("too many changes wait for the log, a keyframe will replace them", **self._who())
+        self._wake.set()
+
+    def hear(self, order: kvwire.Control) -> None:
+        """An order from a server; those for other sessions are ignored."""
+        if order.session != self.plan.session:
+            return
+        if order.order == "fenced":
+            self._fenced = order.reason or "a newer session of this replica has begun"
+        else:
+            self.plan.keyframe_asked("asked")
+        self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            if self._fenced is not None:
+                raise Fenced(self._fenced)
+            self._wake.clear()
+            body = self._inflight or self.plan.next(self._clock())
+            if body is None:
+                self._idle.set()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), max(0.001, self.plan.idle_until() - self._clock()))
+                continue
+            self._idle.clear()
+            await self._say(body)
+
+    async def _say(self, body: Body) -> None:
+        """Send one message until it is acknowledged. Its number is used once, however often it is sent."""
+        self._inflight = body
+        payload = kvwire.encode(body(self._n, self.plan.rank))
+        delay = 0.1
+        while self._fenced is None:
+            try:
+                sequence = await self._sink.send(payload)
+            except store.Unavailable as error:
+                if self.away_since is None:
+                    self.away_since = self._clock()
+                    log.warning("the log does not answer, changes wait", reason=str(error), **self._who())
+                await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+                delay = min(delay * 2, 2.0)
+                continue
+            if self.away_since is not None:
+                log.info("the log answers again", away_seconds=round(self._clock() - self.away_since, 1), **self._who())
+                self.away_since = None
+            self._n += 1
+            self.plan.rank = self.plan.rank or sequence
+            self._inflight = None
+            return
+
+    async def finish(self, reason: kvwire.FarewellReason) -> None:
+        """The last flush: what was in flight when `run` was cancelled, what is pending, and a farewell."""
+        if self._inflight is not None:
+            await self._say(self._inflight)
+        while self.plan.rank and self.plan.table.pending:
+            await self._say(self.plan._ops())
+        if self.plan.rank:
+            await self._say(self.plan.bye(reason))
+
+    async def quiet(self) -> None:
+        """Until everything that was to be said has been acknowledged."""
+        await self._idle.wait()
+
+    def _who(self) -> dict[str, str]:
+        return {"tenant": self.plan.identity.tenant, "replica": self.plan.identity.replica}

@@ -1,0 +1,249 @@
+"""What a session says and in which order. Excluded: the real table (test_kvevents_table) and real sinks."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from eventstore import kvwire, store
+from subscribers.kvevents import session
+
+WHO = session.Identity(uid="pod-uid", tenant="t", replica="r", model="m", scheme="vllm")
+
+
+class FakeTable:
+    """Keys that are held and keys that changed; everything on T1 under no adapter in blocks of 16."""
+
+    def __init__(self) -> None:
+        self.live: set[int] = set()
+        self.taken: set[int] = set()
+        self.dirty: dict[int, None] = {}
+
+    def put(self, *keys: int) -> None:
+        self.live.update(keys)
+        self.dirty.update(dict.fromkeys(keys))
+
+    def remove(self, *keys: int) -> None:
+        self.live.difference_update(keys)
+        self.dirty.update(dict.fromkeys(keys))
+
+    @property
+    def pending(self) -> int:
+        return len(self.dirty)
+
+    @property
+    def count(self) -> int:
+        return len(self.taken)
+
+    @property
+    def sum(self) -> int:
+        return sum(self.taken)
+
+    def take(self, limit: int) -> list[kvwire.Group]:
+        keys = list(self.dirty)[:limit]
+        for key in keys:
+            del self.dirty[key]
+            (self.taken.add if key in self.live else self.taken.discard)(key)
+        return [group(keys, bytes(int(key in self.live) for key in keys))]
+
+    def drop_pending(self) -> None:
+        self.dirty.clear()
+        self.taken = set(self.live)
+
+    def held(self, limit: int) -> Iterator[list[kvwire.Group]]:
+        keys = sorted(self.live)
+        for at in range(0, len(keys), limit):
+            part = [key for key in keys[at : at + limit] if key in self.live]
+            yield [group(part, b"\1" * len(part))]
+
+
+def group(keys: list[int], tiers: bytes) -> kvwire.Group:
+    return kvwire.Group("", 16, kvwire.pack_keys(keys), tiers)
+
+
+class Reader:
+    """A sink that folds what it is sent the way a server must, and can be away."""
+
+    def __init__(self) -> None:
+        self.messages: list[kvwire.AnyMessage] = []
+        self.away = 0
+        self.lose_acks = 0
+        self.on_send = lambda: None
+
+    async def send(self, payload: bytes) -> int:
+        self.on_send()
+        await asyncio.sleep(0.001)
+        if self.away:
+            self.away -= 1
+            raise store.Unavailable("no server")
+        self.messages.append(kvwire.decode(payload))
+        if self.lose_acks:
+            self.lose_acks -= 1
+            raise store.Unavailable("ack lost")
+        return len(self.messages) + 100
+
+    def kinds(self) -> list[str]:
+        return [type(message).__name__ for message in self.messages]
+
+    def fold(self) -> set[int]:
+        """The keys held after all messages; asserts that every digest agrees, and that n has no holes."""
+        live: set[int] = set()
+        staging: set[int] | None = None
+        seen = -1
+        for message in self.messages:
+            if message.n <= seen:
+                continue
+            assert message.n == seen + 1
+            seen = message.n
+            match message:
+                case kvwire.Begin():
+                    staging = set()
+                case kvwire.Ops(groups=groups):
+                    for part in groups:
+                        for key, tiers in zip(kvwire.unpack_keys(part.keys), part.tiers, strict=True):
+                            for target in (live, staging):
+                                if target is not None:
+                                    (target.add if tiers else target.discard)(key)
+                case kvwire.Chunk(groups=groups):
+                    assert staging is not None
+                    for part in groups:
+                        staging.update(kvwire.unpack_keys(part.keys))
+                case kvwire.End(count=count, sum=total):
+                    assert staging is not None
+                    assert (count, total) == (len(staging), sum(staging))
+                    live, staging = staging, None
+                case kvwire.Beat(count=count, sum=total):
+                    assert (count, total) == (len(live), sum(live))
+        return live
+
+
+def start() -> tuple[FakeTable, Reader, session.Session]:
+    table, reader = FakeTable(), Reader()
+    clock = asyncio.get_running_loop().time
+    plan = session.Plan(WHO, "s1", table, clock())
+    return table, reader, session.Session(plan, reader, clock=clock)
+
+
+async def running(voice: session.Session, seconds: float) -> None:
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(voice.run(), seconds)
+
+
+@pytest.mark.looptime
+async def test_a_session_begins_with_a_keyframe_even_an_empty_one() -> None:
+    _, reader, voice = start()
+    await running(voice, 1)
+    assert reader.kinds() == ["Begin", "End"]
+
+
+@pytest.mark.looptime
+async def test_later_begins_repeat_the_rank_of_the_first() -> None:
+    _, reader, voice = start()
+    await running(voice, 1)
+    voice.hear(kvwire.Control("keyframe", "s1"))
+    await running(voice, 1)
+    begins = [message for message in reader.messages if isinstance(message, kvwire.Begin)]
+    assert [(begin.frame, begin.rank) for begin in begins] == [(0, 0), (1, 101)]
+
+
+@pytest.mark.looptime
+async def test_heartbeats_carry_n_and_the_digest_every_five_seconds() -> None:
+    table, reader, voice = start()
+    table.put(5, 6)
+    await running(voice, 21)
+    assert reader.kinds().count("Beat") == 4
+    assert reader.fold() == {5, 6}
+
+
+@pytest.mark.looptime
+async def test_a_busy_engine_starves_neither_the_keyframe_nor_the_heartbeat() -> None:
+    table, reader, voice = start()
+    table.put(*range(10_000))
+    table.take(20_000)
+    fresh = iter(range(10_000, 10_000_000))
+
+    def busy() -> None:
+        key = next(fresh)
+        table.put(key)
+        table.remove(max(0, key - 9_000))
+        voice.changed()
+
+    reader.on_send = busy
+    await running(voice, 12)
+    assert "End" in reader.kinds()
+    assert reader.kinds().count("Beat") == 2
+    assert len(reader.messages) > 1_000
+    reader.on_send = lambda: None
+    await running(voice, 1)
+    assert reader.fold() == table.live
+
+
+@pytest.mark.looptime
+async def test_a_lost_ack_is_sent_again_with_the_same_number() -> None:
+    table, reader, voice = start()
+    reader.lose_acks = 3
+    table.put(1)
+    await running(voice, 4)
+    assert reader.fold() == {1}
+    assert [message.n for message in reader.messages][:4] == [0, 0, 0, 0]
+
+
+@pytest.mark.looptime
+async def test_an_outage_of_any_length_ends_in_a_keyframe_and_bounds_what_waits() -> None:
+    table, reader, voice = start()
+    await running(voice, 1)
+    reader.away = 1_000
+    for number in range(20_000):
+        table.put(number)
+        voice.changed()
+        assert table.pending <= kvwire.MAX_KEYS
+    await running(voice, 1)
+    reader.away = 0
+    await running(voice, 8)
+    assert "outage" in [message.reason for message in reader.messages if isinstance(message, kvwire.Begin)]
+    assert reader.fold() == set(range(20_000))
+
+
+@pytest.mark.looptime
+async def test_a_fenced_session_stops_at_once_and_other_sessions_orders_are_not_ours() -> None:
+    _, _, voice = start()
+    await running(voice, 1)
+    voice.hear(kvwire.Control("fenced", "another"))
+    await running(voice, 1)
+    voice.hear(kvwire.Control("fenced", "s1", "session s2 began later"))
+    with pytest.raises(session.Fenced, match="s2 began later"):
+        await voice.run()
+
+
+@pytest.mark.looptime
+async def test_the_last_flush_sends_what_is_in_flight_and_pending_then_says_goodbye() -> None:
+    table, reader, voice = start()
+    await running(voice, 1)
+    reader.away = 1
+    table.put(1)
+    voice.changed()
+    await running(voice, 0.0015)
+    table.put(2)
+    await voice.finish("stopped")
+    assert reader.kinds()[-1] == "Bye"
+    assert reader.fold() == {1, 2}
+
+
+@pytest.mark.looptime
+async def test_keyframes_repeat_when_changes_outnumber_what_is_held_and_stay_under_five_percent() -> None:
+    table, reader, voice = start()
+    for number in range(3_000):
+        reader.on_send = lambda: None
+        keys = range(number * 64, number * 64 + 64)
+        table.put(*keys)
+        table.remove(*(max(0, key - 64) for key in keys))
+        voice.changed()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(voice.run(), 0.1)
+    frames = [message for message in reader.messages if isinstance(message, kvwire.Chunk)]
+    told = sum(
+        len(part.tiers) for message in reader.messages if isinstance(message, kvwire.Ops) for part in message.groups
+    )
+    framed = sum(len(part.tiers) for message in frames for part in message.groups)
+    assert "interval" in [message.reason for message in reader.messages if isinstance(message, kvwire.Begin)]
+    assert framed <= told * 0.05
