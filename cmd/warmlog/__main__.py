@@ -1,0 +1,3 @@
+from warmlog.cli import main
+
+raise SystemExit(main())

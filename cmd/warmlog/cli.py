@@ -1,0 +1,108 @@
+"""`warmlog ROLE-OR-TOOL [flags]`: finds the module, reads its flags, runs it, turns errors into exit codes.
+
+0  done (a role: drained after SIGTERM)
+1  it failed; one line on standard error says what and what to do
+2  the command line or an environment variable is wrong
+3  refused by the world: an old server, a drifted stream, a port in use, a missing part
+4  fenced: a newer process speaks for the same replica
+130  interrupted
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from eventstore import store
+from warmlog import VERSION, flags
+
+FAILED: Final = 1
+USAGE: Final = 2
+REFUSED: Final = 3
+FENCED: Final = 4
+INTERRUPTED: Final = 130
+
+#: Each is a module here with FLAGS, run(values, arguments) -> exit code and, where it takes more than flags,
+#: add_arguments(parser).
+COMMANDS: Final = {
+    "server": "role: prefix index, LookupRoute, snapshot, intake",
+    "subscriber": "role: beside an engine, its KV events into the log",
+    "dev": "everything on a laptop: nats-server, simulated engines, subscribers, a server",
+    "demo": "the main job once, from engines' events to a routed prompt, checked and explained",
+    "events": "read the control log",
+    "replay": "the world as it was at a position or time",
+    "lookup": "ask which replica holds a prompt, now or in the past",
+}
+
+
+class Failure(Exception):
+    """One line for a person, and the exit code."""
+
+    def __init__(self, line: str, code: int = FAILED) -> None:
+        super().__init__(line)
+        self.code = code
+
+
+def parser_of(command: str) -> tuple[argparse.ArgumentParser, Sequence[flags.Flag]]:
+    module = importlib.import_module(f"warmlog.{command}")
+    parser = argparse.ArgumentParser(
+        prog=f"warmlog {command}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    if hasattr(module, "add_arguments"):
+        module.add_arguments(parser)
+    flags.add(parser, module.FLAGS)
+    return parser, module.FLAGS
+
+
+def usage() -> str:
+    width = max(map(len, COMMANDS))
+    rows = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
+    return (
+        "usage: warmlog COMMAND [flags]\n\n"
+        "An event-sourced control plane for inference caches.\n\n"
+        f"{rows}\n\n"
+        "`warmlog COMMAND --help` lists its flags. Every flag has an environment variable WARMLOG_….\n"
+        "New here? `warmlog demo` shows the main job in a minute; `warmlog dev` keeps it running."
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0 if words else USAGE
+    if words[0] in ("-V", "--version", "version"):
+        print(f"warmlog {VERSION} (Python {sys.version.split()[0]})")
+        return 0
+    command, rest = words[0], words[1:]
+    if command not in COMMANDS:
+        print(f"warmlog: {command!r} is no command; one of {', '.join(COMMANDS)}", file=sys.stderr)
+        return USAGE
+    parser, declared = parser_of(command)
+    arguments = parser.parse_args(rest)  # ends with status 2 and one line when it cannot
+    try:
+        values = flags.resolve(arguments, declared)
+        code: int = importlib.import_module(f"warmlog.{command}").run(values, arguments)
+    except flags.UsageError as error:
+        return _say(command, error, USAGE)
+    except Failure as error:
+        return _say(command, error, error.code)
+    except store.Refused as error:
+        return _say(command, error, REFUSED)
+    except store.StoreError as error:
+        return _say(command, error, FAILED)
+    except BrokenPipeError:  # `warmlog events | head`
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+def _say(command: str, error: Exception, code: int) -> int:
+    print(f"warmlog {command}: {error}", file=sys.stderr)
+    return code
