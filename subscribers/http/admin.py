@@ -1,0 +1,143 @@
+"""The admin endpoints of port 8081 on aiohttp: /snapshot, /probe, and the intake for subscribers without NATS.
+
+    GET  /snapshot                                   the index's counts, as its owner renders them
+    POST /probe                                      the functional self-test (probes)
+    POST /v1/intake/kv/<tenant>/<replica>?model=M    one WARMLOG_KV message (intake)
+
+Every request passes `authenticate` first: the one seam for it (identity). Not here: what a snapshot counts. A bad
+request gets its status and one line as {"error": …}; a bug is logged and is 500 with one line, never a traceback.
+
+Rules: spec/inferencecache.md sections 1.7, 1.9, 1.10; design.md section 4.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+from aiohttp import web
+
+from subscribers.http import hotpath, identity, intake, probes, replies
+
+log = structlog.get_logger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+#: From the first byte of a body to the last.
+_BODY_SECONDS: Final = 10.0
+
+
+def response(reply: replies.Reply) -> web.Response:
+    """A reply as aiohttp sends it."""
+    headers = {"content-type": reply.content_type.decode()}
+    for line in reply.extra.decode().splitlines():
+        name, _, value = line.partition(": ")
+        headers[name] = value
+    return web.Response(status=reply.code, body=reply.body, headers=headers)
+
+
+def create_app(
+    *,
+    snapshot: Callable[[], bytes],
+    probe_index: probes.Index,
+    kv_intake: intake.Intake,
+    authenticate: identity.Authenticate,
+) -> web.Application:
+    """The application. `snapshot` gives the JSON of the whole answer and must not block for long."""
+
+    def guarded(purpose: identity.Purpose, handler: Handler) -> Handler:
+        async def guard(request: web.Request) -> web.StreamResponse:
+            verdict = await authenticate(request.headers, purpose)
+            if isinstance(verdict, identity.Refusal):
+                return response(replies.error(verdict.code, verdict.message))
+            return await handler(request)
+
+        return guard
+
+    async def get_snapshot(request: web.Request) -> web.StreamResponse:
+        return response(replies.Reply(200, replies.JSON, snapshot()))
+
+    async def post_probe(request: web.Request) -> web.StreamResponse:
+        body = await read_body(request, probes.REQUEST_LIMIT)
+        if isinstance(body, replies.Reply):
+            return response(body)
+        try:
+            asked = probes.read(body)
+        except probes.Malformed as error:
+            return response(replies.error(400, str(error)))
+        return response(replies.json(200, probes.run(asked, probe_index)))
+
+    async def post_kv(request: web.Request) -> web.StreamResponse:
+        models = request.query.getall("model", [])
+        if len(models) != 1 or not models[0]:
+            return response(replies.error(400, "name the model once in the query: ?model=<name>"))
+        body = await read_body(request, intake.BODY_LIMIT)
+        if isinstance(body, replies.Reply):
+            return response(body)
+        tenant, replica = request.match_info["tenant"], request.match_info["replica"]
+        return response(await kv_intake.accept(tenant, replica, models[0], body))
+
+    app = web.Application(middlewares=[one_line_errors], client_max_size=intake.BODY_LIMIT)
+    app.router.add_get("/snapshot", guarded("snapshot", get_snapshot), allow_head=False)
+    app.router.add_post("/probe", guarded("probe", post_probe))
+    app.router.add_post("/v1/intake/kv/{tenant}/{replica}", guarded("intake", post_kv))
+    return app
+
+
+async def read_body(request: web.Request, limit: int) -> bytes | replies.Reply:
+    """The body, or why it is not taken: 413 over `limit` bytes, 408 when it comes too slowly."""
+    too_large = replies.error(413, f"the body is larger than {limit} bytes")
+    if (request.content_length or 0) > limit:
+        return too_large
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for piece in request.content.iter_chunked(64 * 1024):
+                body += piece
+                if len(body) > limit:
+                    return too_large
+    except TimeoutError:
+        return replies.error(408, f"the body did not arrive within {_BODY_SECONDS:.0f} s")
+    return bytes(body)
+
+
+@web.middleware
+async def one_line_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """aiohttp's own refusals (404, 405) and our bugs in the form of every other error."""
+    try:
+        return await handler(request)
+    except web.HTTPMethodNotAllowed as refusal:
+        allowed = ", ".join(sorted(refusal.allowed_methods))
+        message = f"{request.method} is not allowed for {request.path}; use {allowed}"
+        return response(replies.error(405, message, extra=f"allow: {allowed}\r\n".encode()))
+    except web.HTTPNotFound:
+        known = "/snapshot, /probe, /v1/intake/kv/<tenant>/<replica>"
+        return response(replies.error(404, f"there is no {request.path} here; see {known}"))
+    except web.HTTPException as refusal:
+        return response(replies.error(refusal.status, refusal.reason))
+    except Exception:
+        log.exception("an admin handler failed", path=request.path)
+        return response(replies.error(500, "internal error; the server's log has the details"))
+
+
+class AdminServer:
+    """The application on a port. `start` once, `stop` once."""
+
+    def __init__(self, app: web.Application) -> None:
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=5.0)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port. Raises hotpath.ListenError."""
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise hotpath.ListenError(
+                f"cannot listen on {host}:{port} ({error.strerror or error}); free it or choose another address"
+            ) from error
+        bound: int = self._runner.addresses[0][1]
+        return bound
+
+    async def stop(self) -> None:
+        """Accept no more; requests in flight have 5 s."""
+        await self._runner.cleanup()

@@ -1,0 +1,73 @@
+"""The metric families of the HTTP and lookup edges. Every label value here is from a closed set or capped.
+
+Rules: spec/conventions.md items 11 to 15: requests, errors by reason, duration; lag is the consumer's.
+"""
+
+from typing import Final, Literal
+
+from subscribers import metrics
+
+Transport = Literal["http", "nats"]
+
+_PATHS: Final = {b"/v1/lookup": "lookup", b"/healthz": "healthz", b"/readyz": "readyz", b"/metrics": "metrics"}
+
+
+class HttpMeter:
+    """hotpath.Meter that counts."""
+
+    def __init__(self, registry: metrics.Registry) -> None:
+        self._answers = registry.counter(
+            "warmlog_http_answers_total", "Answers given on the lookup port, by path and status code.", ("path", "code")
+        )
+        self._open = registry.gauge("warmlog_http_open_connections", "Connections open on the lookup port.").labels()
+        self._turned_away = registry.counter(
+            "warmlog_http_turned_away_total", "Connections refused because too many were open."
+        ).labels()
+        self._bound: dict[tuple[bytes, int], metrics.Counter] = {}
+
+    def connections(self, now_open: int) -> None:
+        self._open.value = now_open
+
+    def turned_away(self) -> None:
+        self._turned_away.add()
+
+    def answered(self, path: bytes, code: int) -> None:
+        counter = self._bound.get((path, code))
+        if counter is None:
+            counter = self._answers.labels(_PATHS.get(path, metrics.OTHER), str(code))
+            if path in _PATHS:
+                self._bound[(path, code)] = counter
+        counter.value += 1
+
+
+class LookupMeter:
+    """What lookups came to, over every transport."""
+
+    def __init__(self, registry: metrics.Registry) -> None:
+        self._answers = registry.counter(
+            "warmlog_lookup_answers_total",
+            "Well-formed lookups answered, by transport and reason code.",
+            ("transport", "reason"),
+            cap=64,
+        )
+        self._malformed = registry.counter(
+            "warmlog_lookup_malformed_total", "Lookups that could not be read.", ("transport",)
+        )
+        self._duration = registry.histogram(
+            "warmlog_lookup_duration_seconds",
+            "From a lookup's whole body to its whole answer, transport excluded.",
+            ("transport",),
+            buckets=metrics.LOOKUP_SECONDS,
+        )
+        self._bound: dict[tuple[str, str], metrics.Counter] = {}
+        self._durations = {name: self._duration.labels(name) for name in ("http", "nats")}
+
+    def answered(self, transport: Transport, reason: str, seconds: float) -> None:
+        counter = self._bound.get((transport, reason))
+        if counter is None:
+            counter = self._bound[(transport, reason)] = self._answers.labels(transport, reason)
+        counter.value += 1
+        self._durations[transport].observe(seconds)
+
+    def malformed(self, transport: Transport) -> None:
+        self._malformed.labels(transport).add()
