@@ -4,8 +4,8 @@ A connection is a small state machine, see `Stage`. Handlers are synchronous, so
 order by construction. What arrives faster than it may be answered (too many in one turn of the loop, or a client
 that does not read) waits in a queue that one read buffer bounds, and the socket is not read meanwhile.
 
-Not here: TLS, HTTP/2, WebSockets (an Upgrade is answered as if it had not been asked for, then the connection ends);
-which answer a request gets (routes); accepting, and the clock that ends what takes too long (hotpath).
+Not here: TLS, HTTP/2, WebSockets (without a body an Upgrade is answered as if it had not been asked for, then the
+connection ends); which answer a request gets (routes); accepting, and the clock that ends the slow (hotpath).
 
 When it fails: a request that is not HTTP gets 400 with one line and the connection ends; a handler's bug is logged
 and answered 500; a client that is slow to ask gets 408; one that does not read is cut off.
@@ -194,6 +194,9 @@ class Connection(asyncio.BufferedProtocol):
         self._keep = head.version == "1.1" and self._parser.should_keep_alive()
         self.stage = Stage.BODY
         self._stage_is_new = self._progress = True
+        if head.has_body and b"upgrade" in head.headers and self._parser.should_upgrade():
+            self._refuse(replies.error(501, "no Upgrade is supported; send the request without it"))
+            return  # httptools would hand over the body as another protocol's
         resolved = self._owner.routes.resolve(head)
         if isinstance(resolved, replies.Reply):
             self._refuse_head(resolved)
@@ -294,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
         """A stage's time begins now."""
         limits, stage = self._owner.limits, self.stage
         now = self._owner.loop.time()
-        if self._queue or stage is Stage.LAST:
+        if self._write_blocked or self._queue or stage is Stage.LAST:
             self.deadline = now + limits.write_seconds
         elif stage is Stage.IDLE:
             self.idle_since = now
