@@ -7,6 +7,7 @@
     StoreError
     ├── Unavailable        try again later: no server, no leader, a deadline passed (the append may be stored)
     ├── StreamFull         the stream refuses more; an operator has to act
+    ├── Regressed          the stream lost its end, or is another one: fold again from its start
     └── Refused            never try again as it is
         ├── Conflict       another event was appended to the subject first
         ├── TooLarge       over 256 KiB
@@ -32,6 +33,17 @@ class Unavailable(StoreError): ...
 
 
 class StreamFull(StoreError): ...
+
+
+class Regressed(StoreError):
+    """What was acknowledged or read up to `known` is not in the stream any more; `found` is its extent now."""
+
+    def __init__(self, stream: str, known: "Position", found: "Extent") -> None:
+        super().__init__(
+            f"stream {stream} was known up to {known}; now it is incarnation {found.incarnation} and ends at "
+            f"{found.last}: it was restored or lost its end; fold it again from its start"
+        )
+        self.known, self.found = known, found
 
 
 class Refused(StoreError): ...
@@ -102,12 +114,24 @@ class EventStore(Protocol):
 
     async def last(self, subject: str) -> Stored | None: ...
 
+    async def last_before(
+        self, subject: str, *, sequence: int | None = None, time_ns: int | None = None
+    ) -> Stored | None:
+        """The newest event of the subject at or before a sequence or a stream time; give one of the two."""
+        ...
+
     async def extent(self) -> Extent: ...
+
+    async def verify(self, known: Position) -> Extent:
+        """For a role that folded or was acknowledged up to `known`: the extent, when `known` still lies in it.
+        Else the incarnation is raised, if nobody did so before, and Regressed says so."""
+        ...
 
     def read(self, *, after: int = 0, subject: str | None = None, follow: bool = False) -> AsyncIterator[list[Stored]]:
         """Everything past `after` in order, in lists. Without `follow` it ends at the end of the stream at the time
         of the call. With it, it goes on for ever, across reconnects, and yields an empty list whenever it has caught
-        up. A hole in the sequence is never skipped silently: it is re-read, and what retention dropped is known."""
+        up. A hole in the sequence is never skipped silently: it is re-read, and what retention dropped is known.
+        Raises Regressed when the stream ends before `after` or before what was read already."""
         ...
 
 
@@ -118,7 +142,13 @@ class KVLog(Protocol):
 
     async def extent(self) -> Extent: ...
 
-    def read(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[list[KVMessage]]: ...
+    async def verify(self, known: Position) -> Extent:
+        """As EventStore.verify."""
+        ...
+
+    def read(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[list[KVMessage]]:
+        """As EventStore.read, without a subject."""
+        ...
 
 
 Answer = Callable[[bytes], Awaitable[bytes]]

@@ -1,0 +1,58 @@
+"""What engines hold, on JetStream: `store.KVLog` over one connection.
+
+A message is sent once and carries no id: a state that arrives twice is harmless, and a session's n shows what is
+missing. So `publish` says whether an answer came in time and leaves the rest to the session.
+
+Rules: design.md section 3.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Self
+
+from eventstore import store, streams
+from eventstore.jetstream import api, connect, publisher, reader, stream
+
+
+class JetStreamKV:
+    """Made with `await JetStreamKV.open(connection)`. A credential that may only publish opens it with check=False."""
+
+    def __init__(self, connection: connect.Connection, name: str, publish: publisher.Publisher) -> None:
+        self.connection = connection
+        self.name = name
+        self.publisher = publish
+        self.reader = reader.Reader(connection, name, store.KVMessage)
+
+    @classmethod
+    async def open(cls, connection: connect.Connection, *, name: str = streams.KV_LOG, check: bool = True) -> Self:
+        self = cls(connection, name, await publisher.Publisher.start(connection))
+        if check:
+            try:
+                await self.extent()
+            except BaseException:
+                await self.close()
+                raise
+        return self
+
+    async def publish(self, subject: str, payload: bytes, *, deadline: float = 2.0) -> int:
+        most = self.connection.client.max_payload
+        if len(payload) > most:
+            raise store.TooLarge(f"{subject}: {len(payload)} bytes, the NATS server takes at most {most}")
+        until = asyncio.get_running_loop().time() + deadline
+        ack = await self.publisher.publish(subject, payload, deadline=until, resend=False)
+        if ack.error is not None:
+            error = publisher.as_api_error(ack.error)
+            raise api.as_store_error(error, self.name) from error
+        return ack.seq
+
+    async def extent(self) -> store.Extent:
+        return await stream.extent(self.connection, self.name)
+
+    async def verify(self, known: store.Position) -> store.Extent:
+        return await stream.verify(self.connection, self.name, known)
+
+    def read(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[list[store.KVMessage]]:
+        return self.reader.read(after=after, follow=follow)
+
+    async def close(self) -> None:
+        await self.publisher.stop()

@@ -1,0 +1,252 @@
+"""Pipelined publishing with an answer for every message: own frames, own table of what is pending, own deadlines.
+
+At most 4,000 messages and 16 MiB are in flight (a server drops what exceeds its queue, silently when nobody waits).
+Frames of one turn of the loop go out in one write. Nothing is buffered in an outage: what is pending waits here and is
+sent when the connection is back, until its deadline.
+
+`resend` is for messages that carry an id: they are sent again, byte for byte, when no answer came for a while or the
+connection was lost. Without it a message is sent once.
+
+Not here: what an answer means (appender, kvlog).
+
+Rules: design.md section 2; spec/eventstore-nats.md measurements 6, 7, 8.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from eventstore import store
+from eventstore.jetstream import api, connect, frames
+
+IN_FLIGHT: Final = 4000
+IN_FLIGHT_BYTES: Final = 16 << 20
+_SWEEP: Final = 0.05  # seconds between looks at deadlines
+_RESEND_AFTER: Final = 1.0  # seconds without an answer, doubled each time
+
+
+class _Error(msgspec.Struct):
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class Ack(msgspec.Struct, gc=False):
+    """A PubAck as JetStream writes it. `tries` is how often the message was sent."""
+
+    seq: int = 0
+    duplicate: bool = False
+    error: _Error | None = None
+    tries: int = 1
+
+
+NOBODY: Final = _Error(503, 0, "nobody listens on this subject")
+_decode: Callable[[bytes], Ack] = msgspec.json.Decoder(Ack).decode
+
+
+class _Pending:
+    __slots__ = ("again_at", "answer", "deadline", "frame", "resend", "sent", "subject", "tries")
+
+    def __init__(
+        self, answer: "asyncio.Future[Ack]", frame: bytes, subject: str, *, now: float, deadline: float, resend: bool
+    ) -> None:
+        self.answer = answer
+        self.frame = frame
+        self.subject = subject
+        self.deadline = deadline
+        self.resend = resend
+        self.again_at = now + _RESEND_AFTER
+        self.tries = 0
+        self.sent = False
+
+
+class Counters(NamedTuple):
+    pending: int
+    resent: int
+
+
+class Publisher:
+    """Made with `await Publisher.start(connection)`; ended with `await stop()`."""
+
+    def __init__(self, connection: connect.Connection, *, in_flight: int, in_flight_bytes: int) -> None:
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._inbox = connection.inbox().encode()
+        self._skip = len(self._inbox) + 1
+        self._pending: dict[bytes, _Pending] = {}
+        self._bytes = 0
+        self._limit, self._limit_bytes = in_flight, in_flight_bytes
+        self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()  # with its deadline
+        self._out: list[_Pending] = []
+        self._next = 0
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._tap: connect.Tap | None = None
+        self._resent = 0
+
+    @classmethod
+    async def start(
+        cls, connection: connect.Connection, *, in_flight: int = IN_FLIGHT, in_flight_bytes: int = IN_FLIGHT_BYTES
+    ) -> "Publisher":
+        self = cls(connection, in_flight=in_flight, in_flight_bytes=in_flight_bytes)
+        self._tap = await connection.tap(f"{self._inbox.decode()}.*", self._answers)
+        connection.on_connect.append(self._connected)
+        connection.on_violation.append(self._violated)
+        return self
+
+    async def stop(self) -> None:
+        """Give up on what is pending: each waiter gets Unavailable."""
+        self._connection.on_connect.remove(self._connected)
+        self._connection.on_violation.remove(self._violated)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for token in list(self._pending):
+            self._fail(token, store.Unavailable("the log was closed before an answer came; the message may be stored"))
+        for waiter, _ in self._waiting:
+            if not waiter.done():
+                waiter.set_exception(store.Unavailable("the log was closed; the message was not sent"))
+        self._waiting.clear()
+        if self._tap is not None:
+            await self._tap.end()
+
+    def counters(self) -> Counters:
+        return Counters(len(self._pending), self._resent)
+
+    async def publish(
+        self, subject: str, payload: bytes, *, headers: bytes = b"", deadline: float, resend: bool
+    ) -> Ack:
+        """Send and wait for the answer. `headers` is a whole block or empty; `deadline` is in loop time.
+
+        Raises Unavailable at the deadline and Misconfigured when the server says that we may not.
+        """
+        now = self._loop.time()
+        if len(self._pending) >= self._limit or self._bytes >= self._limit_bytes or self._waiting:
+            await self._room(deadline)
+            now = self._loop.time()
+        self._connection.check()
+        self._next += 1
+        token = b"%x" % self._next
+        if headers:
+            size = len(headers)
+            frame = b"HPUB %b %b.%b %d %d\r\n%b%b\r\n" % (
+                subject.encode(),
+                self._inbox,
+                token,
+                size,
+                size + len(payload),
+                headers,
+                payload,
+            )
+        else:
+            frame = b"PUB %b %b.%b %d\r\n%b\r\n" % (subject.encode(), self._inbox, token, len(payload), payload)
+        pending = _Pending(self._loop.create_future(), frame, subject, now=now, deadline=deadline, resend=resend)
+        self._pending[token] = pending
+        self._bytes += len(frame)
+        self._send(pending)
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
+        try:
+            return await pending.answer
+        finally:
+            if token in self._pending:  # the caller was cancelled
+                self._forget(token)
+
+    async def _room(self, deadline: float) -> None:
+        """Wait for a place in flight. The sweep ends the wait at the deadline: a timer each would cost more."""
+        waiter = self._loop.create_future()
+        self._waiting.append((waiter, deadline))
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            self._let_in()  # a place that was given to us goes to the next one
+            raise
+
+    def _let_in(self) -> None:
+        """One message left: one may enter."""
+        while self._waiting and len(self._pending) < self._limit and self._bytes < self._limit_bytes:
+            waiter, _ = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def _send(self, pending: _Pending) -> None:
+        pending.sent = True
+        pending.tries += 1
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(pending)
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if not self._connection.write(b"".join([pending.frame for pending in out])):
+            for pending in out:
+                pending.sent = False
+                pending.tries -= 1
+
+    def _answers(self, taken: list[frames.Frame]) -> None:
+        skip = self._skip
+        for frame in taken:
+            token = frame.subject[skip:]
+            pending = self._pending.get(token)
+            if pending is None:  # a second answer to a message that was sent twice
+                continue
+            try:
+                ack = _decode(frame.payload) if frame.payload else Ack(error=NOBODY)
+            except msgspec.DecodeError:
+                continue  # not JetStream's: a plain subscriber answered; the deadline decides
+            ack.tries = pending.tries
+            self._forget(token)
+            if not pending.answer.done():
+                pending.answer.set_result(ack)
+
+    def _forget(self, token: bytes) -> None:
+        self._bytes -= len(self._pending.pop(token).frame)
+        if self._waiting:
+            self._let_in()
+
+    def _fail(self, token: bytes, error: store.StoreError) -> None:
+        pending = self._pending[token]
+        self._forget(token)
+        if not pending.answer.done():
+            pending.answer.set_exception(error)
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        for token, pending in list(self._pending.items()):
+            if now >= pending.deadline:
+                self._fail(token, _too_late(pending))
+            elif pending.resend and pending.sent and now >= pending.again_at:
+                pending.again_at = now + _RESEND_AFTER * 2 ** min(pending.tries, 4)
+                self._resent += 1
+                self._send(pending)
+        for waiter, deadline in self._waiting:
+            if now >= deadline and not waiter.done():
+                waiter.set_exception(
+                    store.Unavailable(f"{len(self._pending)} messages wait for NATS; this one was not sent in time")
+                )
+        self._sweeper = self._loop.call_later(_SWEEP, self._sweep) if self._pending else None
+
+    def _connected(self) -> None:
+        for pending in self._pending.values():
+            if pending.resend or not pending.sent:
+                self._resent += pending.sent
+                self._send(pending)
+
+    def _violated(self, subject: str, words: str) -> None:
+        for token, pending in list(self._pending.items()):
+            if pending.subject == subject:
+                self._fail(token, connect.not_permitted(subject, words, self._connection.options.name))
+
+
+def _too_late(pending: _Pending) -> store.Unavailable:
+    if not pending.tries:
+        return store.Unavailable(f"{pending.subject}: NATS is away; nothing was sent")
+    return store.Unavailable(
+        f"{pending.subject}: no answer from NATS in time after {pending.tries} tries; the message may be stored"
+    )
+
+
+def as_api_error(error: _Error) -> api.ApiError:
+    return api.ApiError(error.code, error.err_code, error.description)

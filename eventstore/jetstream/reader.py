@@ -1,0 +1,350 @@
+"""Reading a stream in order and without a hole: bounded pulls over an ephemeral consumer, every sequence checked.
+
+Two pulls overlap, each bounded in messages and bytes, and new ones are asked for only as the caller takes what came:
+a slow caller bounds memory, not the other way round. Positions come from the acknowledgement subject of each message
+(both of its shapes); no header is parsed.
+
+What can go wrong, and what is done:
+
+    consumer sequence jumps             frames were lost on the way: a new consumer from the last good one
+    stream sequence jumps, consumer's   the server had nothing there: retention dropped it (told to `on_hole`), or it
+    does not                            is looked at a second time, then told as missing
+    silence for 2.5 heartbeats,         a new consumer from the last good one, with back-off; for ever when
+    consumer or server gone, reconnect  following, else until `patience` seconds brought nothing
+    end below what was read             Regressed
+
+nats-py's ordered consumer and KV watch are not used: they drop silently when their buffer overflows.
+
+Rules: design.md section 2; spec/eventstore-nats.md measurement 3 and section 2; JS-07, JS-09, JS-10, JS-13 to JS-15.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
+import structlog
+
+from eventstore import store
+from eventstore.jetstream import api, connect, frames, stream
+
+log = structlog.get_logger(__name__)
+
+
+class Positioned(Protocol):
+    @property
+    def sequence(self) -> int: ...
+
+
+T = TypeVar("T", bound=Positioned)
+Make = Callable[[int, int, str, bytes], T]  # sequence, time_ns, subject, payload
+
+_HEARTBEAT: Final = 1.0
+_SILENCE: Final = 2.5 * _HEARTBEAT
+_EXPIRES: Final = 10.0
+_IDLE_CONSUMER: Final = 60.0  # the server forgets a consumer that nobody pulls from
+_OVERLAP: Final = 2
+_LONGEST_PAUSE: Final = 2.0
+_NS: Final = 1_000_000_000
+
+
+class Hole(NamedTuple):
+    """Sequences `first`..`last` that a read had to step over."""
+
+    stream: str
+    first: int
+    last: int
+    why: str  # "retention" or "missing"
+
+
+class Settings(NamedTuple):
+    """Bounds of one read: at most two pulls of this size are under way or waiting for the caller."""
+
+    batch: int = 4096
+    max_bytes: int = 4 << 20
+    patience: float = 10.0  # seconds without progress before a read that does not follow gives up
+    on_hole: Callable[[Hole], None] | None = None
+
+
+class _Lost(Exception):
+    """This consumer is of no use any more; the message says why."""
+
+
+class _LookAgain(_Lost):
+    def __init__(self, gap: tuple[int, int]) -> None:
+        super().__init__(f"sequences {gap[0]} to {gap[1]} are missing")
+        self.gap = gap
+
+
+class Where(NamedTuple):
+    """What an acknowledgement subject says about its message. Times are nanoseconds."""
+
+    sequence: int
+    delivered: int  # consumer sequence: 1, 2, 3 … without holes
+    time_ns: int
+    pending: int  # messages behind this one, as the server saw it
+
+
+def where(reply: bytes) -> Where:
+    """From `$JS.ACK.<stream>.<consumer>.<n>.<sequence>.<delivered>.<time>.<pending>`, or the longer shape with
+    domain and account hash after ACK and perhaps a random token at the end. Raises ValueError for anything else."""
+    parts = reply.split(b".")
+    at = 5 if len(parts) == 9 else 7 if len(parts) >= 11 else 0
+    if not at or parts[1] != b"ACK":
+        raise ValueError(f"{reply!r} is no acknowledgement subject")
+    return Where(int(parts[at]), int(parts[at + 1]), int(parts[at + 2]), int(parts[at + 3]))
+
+
+class _Consumer(Generic[T]):
+    """One ephemeral consumer: from `open` until `_Lost` or `close`."""
+
+    def __init__(self, connection: connect.Connection, name: str, settings: Settings, make: Make[T]) -> None:
+        self._connection = connection
+        self._stream = name
+        self._settings = settings
+        self._make = make
+        self._inbox = connection.inbox()
+        self._skip = len(self._inbox) + 1
+        self._name = f"wl-{connection.options.name}-{self._inbox.rpartition('.')[2]}".replace(".", "-").replace(
+            " ", "-"
+        )
+        self._life = connection.life
+        self._frames: list[frames.Frame] = []
+        self._wake = asyncio.Event()
+        self._pulls: dict[bytes, int] = {}  # token -> messages still owed, oldest first
+        self._asked = 0
+        self._tap: connect.Tap | None = None
+        self._delivered = 0
+        self.sequence = 0  # of the last message handed over
+        self.pending = 0
+
+    async def open(self, *, after: int, subject: str | None) -> None:
+        self.sequence = after
+        self._tap = await self._connection.tap(f"{self._inbox}.*", self._take)
+        config: dict[str, object] = {
+            "name": self._name,
+            "ack_policy": "none",
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": after + 1,
+            "replay_policy": "instant",
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": int(_IDLE_CONSUMER * _NS),
+        }
+        verb = f"CONSUMER.CREATE.{self._stream}.{self._name}"
+        if subject is not None:
+            config["filter_subject"] = subject
+            verb += f".{subject}"
+        try:
+            made = await api.call(self._connection, verb, {"stream_name": self._stream, "config": config})
+        except api.ApiError as error:
+            raise api.as_store_error(error, self._stream) from error
+        self.pending = made.get("num_pending", 0)
+        self._connection.on_connect.append(self._wake.set)
+
+    def _take(self, taken: list[frames.Frame]) -> None:
+        self._frames.extend(taken)
+        self._wake.set()
+
+    def ask(self) -> None:
+        """Top up to two pulls. Called when the caller wants more, so that what waits for him is bounded."""
+        while len(self._pulls) < _OVERLAP:
+            self._asked += 1
+            token = b"%d" % self._asked
+            body = msgspec.json.encode(
+                {
+                    "batch": self._settings.batch,
+                    "max_bytes": self._settings.max_bytes,
+                    "expires": int(_EXPIRES * _NS),
+                    "idle_heartbeat": int(_HEARTBEAT * _NS),
+                }
+            )
+            subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._name}".encode()
+            frame = b"PUB %b %b.%b %d\r\n%b\r\n" % (subject, self._inbox.encode(), token, len(body), body)
+            if not self._connection.write(frame):
+                raise _Lost("the connection to NATS was lost")
+            self._pulls[token] = self._settings.batch
+
+    async def next(self) -> list[T]:
+        """What came since the last call; waits for something. May be empty (a heartbeat). Raises _Lost."""
+        self.ask()
+        if not self._frames:
+            timer = asyncio.get_running_loop().call_later(_SILENCE, self._wake.set)
+            try:
+                await self._wake.wait()
+            finally:
+                timer.cancel()
+        self._wake.clear()
+        if self._connection.life != self._life:
+            # A memory consumer does not outlive its server, and frames of the old connection may be lost.
+            raise _Lost("the connection to NATS was renewed")
+        if not self._frames:
+            raise _Lost(f"the server said nothing for {_SILENCE:g} s")
+        taken, self._frames = self._frames, []
+        return self._sort_out(taken)
+
+    def _sort_out(self, taken: list[frames.Frame]) -> list[T]:
+        out: list[T] = []
+        add, make = out.append, self._make
+        delivered = self._delivered
+        found: Where | None = None
+        for frame in taken:
+            subject, reply, _, payload = frame
+            if not reply:
+                self._status(frame)
+                continue
+            try:
+                found = where(reply)
+            except ValueError as error:
+                raise _Lost(str(error)) from error
+            delivered += 1
+            if found.delivered != delivered:
+                raise _Lost(f"hole after {self.sequence}: message {delivered} of the consumer did not arrive")
+            add(make(found.sequence, found.time_ns, subject.decode(), payload))
+        if found is not None:
+            self._settle(delivered - self._delivered)
+            self._delivered = delivered
+            self.sequence, self.pending = found.sequence, found.pending
+        return out
+
+    def _settle(self, count: int) -> None:
+        """Pulls are served oldest first."""
+        for token in list(self._pulls):
+            if self._pulls[token] > count:
+                self._pulls[token] -= count
+                return
+            count -= self._pulls.pop(token)
+
+    def _status(self, frame: frames.Frame) -> None:
+        code, words = api.status(frame.headers)
+        if code == 100:  # heartbeat
+            return
+        if code == 503:
+            raise _Lost("nobody serves the consumer")
+        if code == 409 and ("Size" not in words and "Batch" not in words):
+            raise _Lost(f"the consumer ended: {words}")
+        self._pulls.pop(frame.subject[self._skip :], None)  # expired, or its bytes are used up
+
+    async def close(self) -> None:
+        with contextlib.suppress(ValueError):
+            self._connection.on_connect.remove(self._wake.set)
+        if self._tap is not None:
+            await self._tap.end()
+        self._connection.write(
+            b"PUB $JS.API.CONSUMER.DELETE.%b.%b 0\r\n\r\n" % (self._stream.encode(), self._name.encode())
+        )
+
+
+class Reader(Generic[T]):
+    """Reads one stream on one connection; `read` may run any number of times at once."""
+
+    def __init__(
+        self, connection: connect.Connection, name: str, make: Make[T], settings: Settings | None = None
+    ) -> None:
+        self._connection = connection
+        self._stream = name
+        self._make = make
+        self._settings = settings or Settings()
+        self.restarts = 0  # consumers made anew
+        self.holes = 0
+
+    async def read(self, *, after: int = 0, subject: str | None = None, follow: bool = False) -> AsyncIterator[list[T]]:
+        """As EventStore.read says. An async generator: close it (`contextlib.aclosing`) when leaving it early."""
+        loop = asyncio.get_running_loop()
+        position: store.Position | None = None  # of this read, once something is known
+        until: int | None = None  # where a read that does not follow ends
+        seen_gap: tuple[int, int] | None = None
+        failures, moved_at = 0, loop.time()
+        while True:
+            consumer = _Consumer(self._connection, self._stream, self._settings, self._make)
+            try:
+                await self._connection.wait_connected(None if follow else self._settings.patience)
+                extent = await self._extent(position, after)
+                position = store.Position(extent.incarnation, after)
+                if until is None:
+                    until = extent.last
+                if not follow and after >= until:
+                    return
+                self._retention(after, extent.first - 1)
+                after = max(after, extent.first - 1)
+                await consumer.open(after=after, subject=subject)
+                if consumer.pending == 0:
+                    if not follow:
+                        return
+                    yield []
+                while True:
+                    came = await consumer.next()
+                    if not came:
+                        continue
+                    if subject is None and consumer.sequence - after != len(came):
+                        for gap in gaps(after, came):
+                            await self._explain(gap, again=gap == seen_gap)
+                    failures, moved_at = 0, loop.time()
+                    after = consumer.sequence
+                    position = store.Position(position.incarnation, after)
+                    if not follow and after >= until:
+                        came = [one for one in came if one.sequence <= until]
+                    if came:
+                        yield came
+                    if not follow and (after >= until or consumer.pending == 0):
+                        return
+                    if follow and consumer.pending == 0:
+                        yield []
+            except (_Lost, store.Unavailable) as trouble:
+                self._connection.check()
+                if not follow and loop.time() - moved_at > self._settings.patience:
+                    raise store.Unavailable(f"reading {self._stream} stopped at {after}: {trouble}") from trouble
+                if isinstance(trouble, _LookAgain):
+                    seen_gap = trouble.gap
+                failures += 1
+                self.restarts += 1
+                if failures.bit_count() == 1:
+                    log.info("reading goes on with a new consumer", stream=self._stream, after=after, why=str(trouble))
+                pause = min(_LONGEST_PAUSE, 0.02 * 2 ** min(failures, 8))
+                await asyncio.sleep(pause * (0.5 + random.random() / 2))
+            finally:
+                await consumer.close()
+
+    async def _extent(self, position: store.Position | None, after: int) -> store.Extent:
+        if position is not None:
+            return await stream.verify(self._connection, self._stream, position)
+        found = await stream.extent(self._connection, self._stream)
+        if found.last < after:
+            # Only named by the caller, perhaps mistyped: `verify` is for who knows.
+            raise store.Regressed(self._stream, store.Position(found.incarnation, after), found)
+        return found
+
+    async def _explain(self, gap: tuple[int, int], *, again: bool) -> None:
+        """Numbers without messages: retention, or a thing to look at twice before it is told as missing."""
+        extent = await stream.extent(self._connection, self._stream)
+        if extent.first > gap[1]:
+            self._tell(Hole(self._stream, *gap, "retention"))
+        elif again:
+            self._tell(Hole(self._stream, *gap, "missing"))
+        else:
+            raise _LookAgain(gap)
+
+    def _retention(self, after: int, dropped_to: int) -> None:
+        """A read from the very beginning misses nothing: it begins at the first message there is."""
+        if after and dropped_to > after:
+            self._tell(Hole(self._stream, after + 1, dropped_to, "retention"))
+
+    def _tell(self, hole: Hole) -> None:
+        self.holes += 1
+        log.warning(
+            "events are missing from the stream", stream=hole.stream, first=hole.first, last=hole.last, why=hole.why
+        )
+        if self._settings.on_hole is not None:
+            self._settings.on_hole(hole)
+
+
+def gaps(after: int, came: Sequence[Positioned]) -> list[tuple[int, int]]:
+    """First and last number of each run that `came`, read after `after`, does not have."""
+    found = []
+    for one in came:
+        if one.sequence != after + 1:
+            found.append((after + 1, one.sequence - 1))
+        after = one.sequence
+    return found
