@@ -1,16 +1,18 @@
 """What can be said in the control log: one Struct per event type, its name written by hand.
 
-Not here: how an event travels (envelope), under which subject (subjects), how an old version is read (upcast).
-A shipped type is never edited; a change is a new version and an upcast.
+Not here: how an event travels (envelope), under which subject (subjects), how an old version is lifted (upcast).
+A shipped type is never edited; a change is a new version and an upcast. `decode` never raises: bytes that are no event
+of ours come back as a value that says why, so that a fold can record them as skipped and go on.
 
 Rules: design.md section 2, the table of types. Types of later systems join the table when something appends them.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
-from eventstore import envelope
+from eventstore import envelope, store, upcast
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -130,3 +132,53 @@ def event(
         causationid=msgspec.UNSET if cause is None else cause,
         data=msgspec.Raw(_encoder.encode(data)),
     )
+
+
+class Decoded(msgspec.Struct, frozen=True, gc=False):
+    """An event that this program understands. `stored` is where it lies, `data` one of TYPES."""
+
+    stored: store.Stored
+    envelope: envelope.Envelope
+    data: Event
+
+
+class Undecodable(msgspec.Struct, frozen=True):
+    """What lies in the log and cannot be understood. `kind` says whether an upgrade could help."""
+
+    stored: store.Stored
+    kind: Literal["not-an-event", "unknown-type", "bad-data"]
+    reason: str  # one line
+    type: str = ""  # when it got that far
+
+
+_envelopes = msgspec.json.Decoder(envelope.Envelope)
+_decoders = {name: msgspec.json.Decoder(struct) for name, struct in TYPES.items()}
+
+
+def decode(stored: store.Stored, *, upcasts: Mapping[str, upcast.Upcast] = upcast.UPCASTS) -> Decoded | Undecodable:
+    """Total: every sequence of bytes has an answer. Extension attributes and unknown fields are ignored."""
+    try:
+        found = _envelopes.decode(stored.body)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        return Undecodable(stored, "not-an-event", f"no CloudEvent of ours: {error}")
+    if found.specversion != envelope.SPECVERSION:
+        return Undecodable(stored, "not-an-event", f"CloudEvents {found.specversion!r}, expected 1.0", found.type)
+    if found.subject != stored.subject:
+        return Undecodable(stored, "not-an-event", f"it calls itself {found.subject!r}, stored elsewhere", found.type)
+    try:
+        if (decoder := _decoders.get(found.type)) is not None:
+            return Decoded(stored, found, decoder.decode(found.data))
+        if found.type not in upcasts:
+            return Undecodable(stored, "unknown-type", _unknown(found.type), found.type)
+        old = msgspec.json.decode(found.data, type=dict[str, Any])
+        name, data = upcast.lift(found.type, old, current=TYPES, upcasts=upcasts)
+        return Decoded(stored, found, msgspec.convert(data, TYPES[name]))
+    except (msgspec.MsgspecError, RecursionError, upcast.UpcastError) as error:
+        return Undecodable(stored, "bad-data", f"data of {found.type}: {error}", found.type)
+
+
+def _unknown(name: str) -> str:
+    """Told apart, because only one of the two goes away with an upgrade."""
+    if name.startswith(envelope.PREFIX):
+        return f"type {name} is unknown here: a newer version wrote it; upgrade this program to read it"
+    return f"type {name[:100]} is none of Warmlog's"

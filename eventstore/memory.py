@@ -11,7 +11,7 @@ Rules: design.md section 2; the contract in tests/contract/test_eventstore.py.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Generic, TypeVar
 
 import msgspec
@@ -117,7 +117,7 @@ class _Reader(Generic[T]):
     def __init__(self, log: _Log, make: Callable[[int, int, str, bytes], T]) -> None:
         self._log, self._make = log, make
 
-    async def read(self, after: int, subject: str | None, follow: bool) -> AsyncIterator[list[T]]:
+    async def read(self, after: int, subject: str | None, follow: bool) -> AsyncGenerator[list[T], None]:
         log = self._log
         extent = log.extent()
         if extent.last < after:
@@ -220,7 +220,7 @@ class MemoryStore:
 
     def read(
         self, *, after: int = 0, subject: str | None = None, follow: bool = False
-    ) -> AsyncIterator[list[store.Stored]]:
+    ) -> AsyncGenerator[list[store.Stored], None]:
         return self._reader.read(after, subject, follow)
 
     # What a test does to the past --------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ class MemoryKV:
     async def verify(self, known: store.Position) -> store.Extent:
         return self.log.verify(known)
 
-    def read(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[list[store.KVMessage]]:
+    def read(self, *, after: int = 0, follow: bool = False) -> AsyncGenerator[list[store.KVMessage], None]:
         return self._reader.read(after, None, follow)
 
     def lose_end(self, last: int) -> None:

@@ -17,7 +17,7 @@
 Rules: design.md section 2; spec/eventstore-nats.md measurements 1, 2, 3, 8.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -127,7 +127,9 @@ class EventStore(Protocol):
         Else the incarnation is raised, if nobody did so before, and Regressed says so."""
         ...
 
-    def read(self, *, after: int = 0, subject: str | None = None, follow: bool = False) -> AsyncIterator[list[Stored]]:
+    def read(
+        self, *, after: int = 0, subject: str | None = None, follow: bool = False
+    ) -> AsyncGenerator[list[Stored], None]:
         """Everything past `after` in order, in lists. Without `follow` it ends at the end of the stream at the time
         of the call. With it, it goes on for ever, across reconnects, and yields an empty list whenever it has caught
         up. A hole in the sequence is never skipped silently: it is re-read, and what retention dropped is known.
@@ -146,7 +148,7 @@ class KVLog(Protocol):
         """As EventStore.verify."""
         ...
 
-    def read(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[list[KVMessage]]:
+    def read(self, *, after: int = 0, follow: bool = False) -> AsyncGenerator[list[KVMessage], None]:
         """As EventStore.read, without a subject."""
         ...
 

@@ -93,7 +93,7 @@ def binary() -> Path:
 
 
 async def start(directory: Path, *, port: int = 0, token: str | None = None, sync: str | None = None) -> NatsServer:
-    """Start on 127.0.0.1. `port` 0 takes a free one; `sync` is JetStream's sync_interval ("always", "2m"; None = its own).
+    """Start on 127.0.0.1. `port` 0 takes a free one; `sync` is JetStream's sync_interval ("always", "2m", its own).
 
     The token is written to a file that only this user can read, not to the command line.
     """

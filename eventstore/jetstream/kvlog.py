@@ -7,7 +7,7 @@ Rules: design.md section 3.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Self
 
 from eventstore import store, streams
@@ -51,7 +51,7 @@ class JetStreamKV:
     async def verify(self, known: store.Position) -> store.Extent:
         return await stream.verify(self.connection, self.name, known)
 
-    def read(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[list[store.KVMessage]]:
+    def read(self, *, after: int = 0, follow: bool = False) -> AsyncGenerator[list[store.KVMessage], None]:
         return self.reader.read(after=after, follow=follow)
 
     async def close(self) -> None:

@@ -21,7 +21,7 @@ Rules: design.md section 2; spec/eventstore-nats.md measurement 3 and section 2;
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -250,7 +250,9 @@ class Reader(Generic[T]):
         self.restarts = 0  # consumers made anew
         self.holes = 0
 
-    async def read(self, *, after: int = 0, subject: str | None = None, follow: bool = False) -> AsyncIterator[list[T]]:
+    async def read(
+        self, *, after: int = 0, subject: str | None = None, follow: bool = False
+    ) -> AsyncGenerator[list[T], None]:
         """As EventStore.read says. An async generator: close it (`contextlib.aclosing`) when leaving it early."""
         loop = asyncio.get_running_loop()
         position: store.Position | None = None  # of this read, once something is known

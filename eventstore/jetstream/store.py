@@ -8,7 +8,7 @@ Rules: design.md section 2; JS-01.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Self
 
 from eventstore import envelope, store, streams
@@ -87,7 +87,7 @@ class JetStreamStore:
 
     def read(
         self, *, after: int = 0, subject: str | None = None, follow: bool = False
-    ) -> AsyncIterator[list[store.Stored]]:
+    ) -> AsyncGenerator[list[store.Stored], None]:
         return self.reader.read(after=after, subject=subject, follow=follow)
 
     async def close(self) -> None:
