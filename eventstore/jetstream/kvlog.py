@@ -15,23 +15,22 @@ from eventstore.jetstream import api, connect, publisher, reader, stream
 
 
 class JetStreamKV:
-    """Made with `await JetStreamKV.open(connection)`. A credential that may only publish opens it with check=False."""
+    """`open` also checks that the stream is there, which a credential that may only publish cannot.
 
-    def __init__(self, connection: connect.Connection, name: str, publish: publisher.Publisher) -> None:
+    Closing it leaves the connection open.
+    """
+
+    def __init__(self, connection: connect.Connection, *, name: str = streams.KV_LOG) -> None:
         self.connection = connection
         self.name = name
-        self.publisher = publish
+        self.publisher = publisher.Publisher(connection)
         self.reader = reader.Reader(connection, name, store.KVMessage)
 
     @classmethod
-    async def open(cls, connection: connect.Connection, *, name: str = streams.KV_LOG, check: bool = True) -> Self:
-        self = cls(connection, name, await publisher.Publisher.start(connection))
-        if check:
-            try:
-                await self.extent()
-            except BaseException:
-                await self.close()
-                raise
+    async def open(cls, connection: connect.Connection, *, name: str = streams.KV_LOG) -> Self:
+        """Raises Misconfigured when the stream is missing."""
+        self = cls(connection, name=name)
+        await self.extent()
         return self
 
     async def publish(self, subject: str, payload: bytes, *, deadline: float = 2.0) -> int:

@@ -69,9 +69,11 @@ class Counters(NamedTuple):
 
 
 class Publisher:
-    """Made with `await Publisher.start(connection)`; ended with `await stop()`."""
+    """Listens for answers from the first `publish` on, or from `start`; ended with `await stop()`."""
 
-    def __init__(self, connection: connect.Connection, *, in_flight: int, in_flight_bytes: int) -> None:
+    def __init__(
+        self, connection: connect.Connection, *, in_flight: int = IN_FLIGHT, in_flight_bytes: int = IN_FLIGHT_BYTES
+    ) -> None:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._inbox = connection.inbox().encode()
@@ -84,20 +86,22 @@ class Publisher:
         self._next = 0
         self._sweeper: asyncio.TimerHandle | None = None
         self._tap: connect.Tap | None = None
+        self._starting = asyncio.Lock()
         self._resent = 0
 
-    @classmethod
-    async def start(
-        cls, connection: connect.Connection, *, in_flight: int = IN_FLIGHT, in_flight_bytes: int = IN_FLIGHT_BYTES
-    ) -> "Publisher":
-        self = cls(connection, in_flight=in_flight, in_flight_bytes=in_flight_bytes)
-        self._tap = await connection.tap(f"{self._inbox.decode()}.*", self._answers)
-        connection.on_connect.append(self._connected)
-        connection.on_violation.append(self._violated)
-        return self
+    async def start(self) -> None:
+        """Subscribe to the answers. Does nothing the second time."""
+        async with self._starting:
+            if self._tap is None:
+                self._tap = await self._connection.tap(f"{self._inbox.decode()}.*", self._answers)
+                self._connection.on_connect.append(self._connected)
+                self._connection.on_violation.append(self._violated)
 
     async def stop(self) -> None:
         """Give up on what is pending: each waiter gets Unavailable."""
+        if self._tap is None:
+            return
+        tap, self._tap = self._tap, None
         self._connection.on_connect.remove(self._connected)
         self._connection.on_violation.remove(self._violated)
         if self._sweeper is not None:
@@ -108,8 +112,7 @@ class Publisher:
             if not waiter.done():
                 waiter.set_exception(store.Unavailable("the log was closed; the message was not sent"))
         self._waiting.clear()
-        if self._tap is not None:
-            await self._tap.end()
+        await tap.end()
 
     def counters(self) -> Counters:
         return Counters(len(self._pending), self._resent)
@@ -121,6 +124,8 @@ class Publisher:
 
         Raises Unavailable at the deadline and Misconfigured when the server says that we may not.
         """
+        if self._tap is None:
+            await self.start()
         now = self._loop.time()
         if len(self._pending) >= self._limit or self._bytes >= self._limit_bytes or self._waiting:
             await self._room(deadline)

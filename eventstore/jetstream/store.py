@@ -16,15 +16,22 @@ from eventstore.jetstream import api, appender, connect, publisher, reader, stre
 
 
 class JetStreamStore:
-    """Made with `await JetStreamStore.open(connection)`. Closing it leaves the connection open."""
+    """`deadline` is how many seconds an append may take. `open` also checks that the stream is there.
+
+    Closing it leaves the connection open.
+    """
 
     def __init__(
-        self, connection: connect.Connection, name: str, publish: publisher.Publisher, *, deadline: float
+        self,
+        connection: connect.Connection,
+        *,
+        name: str = streams.CONTROL_LOG,
+        deadline: float = appender.DEADLINE,
     ) -> None:
         self.connection = connection
         self.name = name
-        self.publisher = publish
-        self.appender = appender.Appender(connection, publish, name, deadline=deadline)
+        self.publisher = publisher.Publisher(connection)
+        self.appender = appender.Appender(connection, self.publisher, name, deadline=deadline)
         self.reader = reader.Reader(connection, name, store.Stored)
         self._known: store.Position | None = None  # the highest acknowledged to this process
         self._life = connection.life
@@ -34,13 +41,9 @@ class JetStreamStore:
     async def open(
         cls, connection: connect.Connection, *, name: str = streams.CONTROL_LOG, deadline: float = appender.DEADLINE
     ) -> Self:
-        """`deadline` is how many seconds an append may take. Raises Misconfigured when the stream is missing."""
-        self = cls(connection, name, await publisher.Publisher.start(connection), deadline=deadline)
-        try:
-            await self.extent()
-        except BaseException:
-            await self.close()
-            raise
+        """Raises Misconfigured when the stream is missing."""
+        self = cls(connection, name=name, deadline=deadline)
+        await self.extent()
         return self
 
     async def append(self, event: envelope.Envelope, *, expected: int | None = None) -> store.Appended:
