@@ -226,6 +226,19 @@ class Group:
             if block in shelf.refs:
                 self._holds.add(node.domain, node.key, shelf.tier)
 
+    def recount(self, blocks: list[pages.Block]) -> None:
+        """Count everything held anew, for a group whose nodes and shelves have just been restored."""
+        for block, node in self.nodes.items():
+            if isinstance(node, Node):
+                if node.domain >= 0:
+                    self._hold_everywhere(block, node)
+                elif node.domain == NO_KEY:
+                    self.nameless += 1
+        for made in blocks:
+            for page in made.pages:
+                page.blocks.append(made)
+            self._refresh(made)
+
     # Where copies lie --------------------------------------------------------------------------------------------
 
     def put(self, shelf: Shelf, block: batch.Hash) -> None:

@@ -56,13 +56,13 @@ class Table:
         self._notes = notes.Notes()
         self.counters = self._notes.counters
         self._trace = trace
-        self._holds = holds.Holds()
-        self._groups: dict[int, group.Group] = {}
-        self._kinds: dict[int, str | None] = {}
-        self._orphans = orphans.Orphans()
-        self._slower = False  # blocks were announced on a slower tier, at any time in this engine's life
-        self._expiry: dict[tuple[int, batch.Hash], float] = {}  # of assumed copies, soonest first
-        self._now = 0.0
+        self.holds = holds.Holds()
+        self.groups: dict[int, group.Group] = {}
+        self.kinds: dict[int, str | None] = {}
+        self.orphans = orphans.Orphans()
+        self.slower = False  # blocks were announced on a slower tier, at any time in this engine's life
+        self.expiry: dict[tuple[int, batch.Hash], float] = {}  # of assumed copies, soonest first
+        self.now = 0.0
         self._clear: Clear | None = None
         self._places: dict[tuple[str | None, str | None], media.Place] = {}
 
@@ -71,33 +71,33 @@ class Table:
     @property
     def pending(self) -> int:
         """How many keys a `take` without limit would give."""
-        return self._holds.pending
+        return self.holds.pending
 
     @property
     def count(self) -> int:
         """Keys held, of the told state: what a server holds that applied everything taken so far."""
-        return self._holds.count
+        return self.holds.count
 
     @property
     def sum(self) -> int:
         """Sum of these keys modulo 2**64."""
-        return self._holds.sum
+        return self.holds.sum
 
     def take(self, limit: int = kvwire.MAX_KEYS) -> list[kvwire.Group]:
         """The next changes as final states, at most `limit` keys."""
-        return self._holds.take(limit)
+        return self.holds.take(limit)
 
     def drop_pending(self) -> None:
         """Call all changes told: only right before a keyframe."""
-        self._holds.drop_pending()
+        self.holds.drop_pending()
 
     def held(self, limit: int = kvwire.MAX_KEYS) -> Iterator[list[kvwire.Group]]:
         """The told state in chunks of at most `limit` keys, for a keyframe; the table may change between chunks."""
-        return self._holds.chunks(limit)
+        return self.holds.chunks(limit)
 
     def each(self) -> Iterator[holds.Hold]:
         """The told state key by key."""
-        return self._holds.each()
+        return self.holds.each()
 
     def take_clear(self) -> Clear | None:
         """What the engine said it cleared since last asked."""
@@ -112,10 +112,10 @@ class Table:
 
     def tick(self, now: float) -> None:
         """Time passes (seconds of any clock that does not go back): assumed copies end."""
-        self._now = max(self._now, now)
-        while self._expiry:
-            at = next(iter(self._expiry))
-            if self._expiry[at] > self._now:
+        self.now = max(self.now, now)
+        while self.expiry:
+            at = next(iter(self.expiry))
+            if self.expiry[at] > self.now:
                 break
             self._end_assumption(*at)
 
@@ -162,7 +162,7 @@ class Table:
                 )
         shelf = here.shelf(self._place(event.medium, event.locality))
         if shelf.tier != kvwire.T1:
-            self._slower = True
+            self.slower = True
         for block in hashes if len(hashes) == 1 else dict.fromkeys(hashes):
             here.put(shelf, block)
 
@@ -191,15 +191,19 @@ class Table:
 
     def _counted_group(self, number: int, kind: str | None) -> group.Group | None:
         """The group, or None when its blocks do not tell what prefix is held. Only stores name kinds (KV-09)."""
-        if kind is not None and self._kinds.get(number) != kind:
-            self._kinds[number] = kind
-            if not media.holds_prefix(kind) and number in self._groups:
-                self._drop_group(self._groups[number])
-        if not media.holds_prefix(self._kinds.get(number)):
+        if kind is not None and self.kinds.get(number) != kind:
+            self.kinds[number] = kind
+            if not media.holds_prefix(kind) and number in self.groups:
+                self._drop_group(self.groups[number])
+        if not media.holds_prefix(self.kinds.get(number)):
             return None
-        here = self._groups.get(number)
+        return self.cache_group(number)
+
+    def cache_group(self, number: int) -> group.Group:
+        """A cache group by its number, made when it is new."""
+        here = self.groups.get(number)
         if here is None:
-            here = self._groups[number] = group.Group(number, self._holds, self._notes, self._trace)
+            here = self.groups[number] = group.Group(number, self.holds, self._notes, self._trace)
         return here
 
     # What hashes stand for ---------------------------------------------------------------------------------------
@@ -211,25 +215,25 @@ class Table:
             parent = here.nodes.get(event.parent)
             if parent is None or parent.domain < 0:
                 self.counters.orphaned += len(event.hashes)
-                given_up = self._orphans.add(orphans.Orphan(here.number, adapter, event))
+                given_up = self.orphans.add(orphans.Orphan(here.number, adapter, event))
                 self.counters.orphans_given_up += given_up
                 return
         named = here.name_below(event, adapter, parent, new=True)
-        if self._orphans:
+        if self.orphans:
             self._attach(here, named)
 
     def _attach(self, here: group.Group, named: list[tuple[batch.Hash, group.Alias]]) -> None:
         """Name what waited for these, and what waited for that, without recursion."""
         while named:
             block, parent = named.pop()
-            for orphan in self._orphans.pop(here.number, block):
+            for orphan in self.orphans.pop(here.number, block):
                 self.counters.attached += len(orphan.event.hashes)
                 named += here.name_below(orphan.event, orphan.adapter, parent, new=False)
 
     # Where copies lie --------------------------------------------------------------------------------------------
 
     def _remove(self, event: batch.Removed) -> None:
-        here = self._groups.get(event.group)
+        here = self.groups.get(event.group)
         place = self._place(event.medium, event.locality)
         shelf = here.shelves.get(place) if here is not None else None
         if here is None or shelf is None:
@@ -247,7 +251,7 @@ class Table:
             if self.settings.ignore_block_removed and shelf.tier == kvwire.T1:
                 self._assume(here, block)
             here.take_away(shelf, block)
-            if shelf.tier == kvwire.T2 and (here.number, block) in self._expiry:
+            if shelf.tier == kvwire.T2 and (here.number, block) in self.expiry:
                 self._end_assumption(here.number, block)  # the engine does say, so there is nothing to assume
 
     def _assume(self, here: group.Group, block: batch.Hash) -> None:
@@ -258,12 +262,12 @@ class Table:
         if block not in shelf.refs:
             here.put(shelf, block)
         at = (here.number, block)
-        self._expiry.pop(at, None)  # so that the order stays: soonest first
-        self._expiry[at] = self._now + self.settings.assumed_seconds
+        self.expiry.pop(at, None)  # so that the order stays: soonest first
+        self.expiry[at] = self.now + self.settings.assumed_seconds
 
     def _end_assumption(self, number: int, block: batch.Hash) -> None:
-        del self._expiry[number, block]
-        here = self._groups[number]
+        del self.expiry[number, block]
+        here = self.groups[number]
         here.take_away(here.shelves[_ASSUMED], block)
 
     # What is cleared ---------------------------------------------------------------------------------------------
@@ -283,16 +287,16 @@ class Table:
     def _keeps_slower_tiers(self) -> bool:
         """Whether a plain AllBlocksCleared, which names no tier, spares the slower ones (TR-17)."""
         if self.settings.clear == "auto":
-            return self._slower or self.settings.ignore_block_removed
+            return self.slower or self.settings.ignore_block_removed
         return self.settings.clear == "gpu"
 
     def _clear_medium(self, medium: str) -> None:
-        for here in list(self._groups.values()):
+        for here in list(self.groups.values()):
             for place in [place for place in here.shelves if place.medium == medium]:
                 shelf = here.shelves[place]
                 for block in list(shelf.refs):
                     if place == _ASSUMED:
-                        del self._expiry[here.number, block]
+                        del self.expiry[here.number, block]
                     here.take_away(shelf, block)
 
     def clear(self, scope: Literal["gpu", "all"]) -> None:
@@ -300,11 +304,11 @@ class Table:
         if scope == "gpu":
             self._clear_medium(media.GPU)
             return
-        self._groups.clear()
-        self._kinds.clear()  # every store names them again
-        self._orphans.clear()
-        self._expiry.clear()
-        self._holds.clear()
+        self.groups.clear()
+        self.kinds.clear()  # every store names them again
+        self.orphans.clear()
+        self.expiry.clear()
+        self.holds.clear()
 
     def forget(self) -> None:
         """After a gap: a removal may have been in it, so nothing is claimed any more. A keyframe must follow."""
@@ -316,9 +320,9 @@ class Table:
         for place, shelf in here.shelves.items():
             for block in list(shelf.refs):
                 if place == _ASSUMED:
-                    del self._expiry[here.number, block]
+                    del self.expiry[here.number, block]
                 here.take_away(shelf, block)
-        del self._groups[here.number]
+        del self.groups[here.number]
 
 
 def _fits(event: batch.Stored) -> bool:
