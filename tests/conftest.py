@@ -1,0 +1,23 @@
+"""Fixtures that every kind of test may ask for, and the header that says which real parts are used."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from tests.support import natsserver
+
+
+def pytest_report_header() -> str:
+    return f"nats-server: {natsserver.choice()}"
+
+
+@pytest.fixture
+async def nats(tmp_path: Path) -> AsyncGenerator[natsserver.Server, None]:
+    """A nats-server of this test's own, on a free loopback port."""
+    natsserver.require()
+    server = natsserver.Server(tmp_path / "nats")
+    try:
+        yield await server.start()
+    finally:
+        await server.stop()
