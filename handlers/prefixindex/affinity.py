@@ -1,0 +1,24 @@
+"""Where a prompt that nobody holds should go, so that the next one like it finds it there.
+
+    seed     of each key of the chain its length as 4 big-endian bytes, then its bytes; without a chain, the exact key
+    replica  of the sorted replica names, number (first 8 bytes of SHA-256(seed), big-endian) mod their count
+
+Pure and total. Not here: whether affinity applies (lookup.py). Rules: spec/inferencecache.md section 1.4 step 9; golden
+vector: tokens 1..32 in blocks of 16, mod 4 = 1.
+"""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+
+
+def seed(chain: Iterable[bytes], exact: bytes) -> bytes:
+    """Empty when the request has neither a chain nor an exact key."""
+    return b"".join(len(key).to_bytes(4, "big") + key for key in chain) or exact
+
+
+def pick(seeded: bytes, names: Iterable[str]) -> str | None:
+    """One of the names, whatever their order; None of none."""
+    ordered: Sequence[str] = sorted(names)
+    if not ordered:
+        return None
+    return ordered[int.from_bytes(sha256(seeded).digest()[:8], "big") % len(ordered)]

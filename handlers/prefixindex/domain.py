@@ -1,0 +1,441 @@
+"""Which replicas hold which block, within one domain: a dict from a block's key to a mask of replicas.
+
+A domain is one (tenant, model, scheme, adapter); keys of different domains never meet. It may hold several block sizes.
+A replica's contents in a domain stand under one bit of the masks (`Holding`); masks are interned, so a run of blocks
+with the same holders is a run of the same object and a walk compares identities. Only bits in `alive` count: taking a
+replica's bit out of `alive` forgets all of its blocks in constant time, and the sweep that follows is exact,
+incremental and costs only that replica's entries, because each holding logs the keys it set. A bit is used again only
+after its sweep.
+
+The masks hold a block's replicas; on which tier is kept only for blocks whose warmest tier is not T1. Keys that a limit
+has hidden (limits.py) stay in the masks and do not match.
+
+Not here: sessions and digests (replicas.py), what a lookup makes of a run (ranking.py). Callers hand over checked
+columns (`flaw`); then nothing here fails.
+
+Rules: design.md section 3 (exact, no ancestor assumed; bits per domain; 4,096 keys a slice); IDX-03, IDX-10,
+KV-20, TR-16.
+"""
+
+import sys
+from array import array
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress, repeat
+from operator import ne, not_
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from eventstore import kvwire
+from handlers.prefixindex import visibility
+
+if TYPE_CHECKING:
+    from handlers.prefixindex import replicas
+
+SLICE: Final = 4096
+LARGEST: Final = 4 * kvwire.MAX_KEYS  # keys in one message: more would stall the loop
+_CHUNK: Final = 64  # keys fetched before a walk looks whether it may stop
+_MASKS: Final = 1 << 16  # interned masks kept before the tables start afresh
+_SLACK: Final = 8192  # log entries a holding may waste before it is compacted
+_TIERS: Final = bytes(range(8))
+_NATIVE: Final = sys.byteorder == "little"
+#: Tiers byte -> its warmest tier; T1 and 0 are not in the side table.
+COLDER: Final = {2: kvwire.T2, 6: kvwire.T2, 4: kvwire.T3}
+
+
+class DomainKey(NamedTuple):
+    tenant: str
+    model: str
+    scheme: str
+    adapter: str
+
+
+class Transitions(dict[int, int]):
+    """Mask before -> mask after one bit was set (or cleared); filled when first asked, values interned."""
+
+    __slots__ = ("bit", "masks", "setting")
+
+    def __init__(self, bit: int, *, setting: bool, masks: dict[int, int]) -> None:
+        super().__init__()
+        self.bit = bit
+        self.setting = setting
+        self.masks = masks
+
+    def __missing__(self, mask: int) -> int:
+        after = mask | self.bit if self.setting else mask & ~self.bit
+        self[mask] = after = self.masks.setdefault(after, after)
+        return after
+
+
+class Holding:
+    """What one replica holds in one domain: a bit, the digest of the keys under it, and the log of keys set.
+
+    `total` is the exact sum of the keys held. `log` names every key under the bit, and some that no longer are.
+    """
+
+    __slots__ = ("bit", "count", "domain", "log", "off", "on", "owner", "sizes", "swept", "total")
+
+    def __init__(self, domain: "Domain", bit: int, owner: "replicas.Replica") -> None:
+        self.domain = domain
+        self.bit = bit
+        self.owner = owner
+        self.on = Transitions(bit, setting=True, masks=domain.masks)
+        self.off = Transitions(bit, setting=False, masks=domain.masks)
+        self.log = array("Q")
+        self.count = 0
+        self.total = 0
+        self.sizes: set[int] = set()
+        self.swept = 0  # entries of the log already swept, once the holding was dropped
+
+    def apply(self, group: kvwire.Group, sequence: int, *, change: bool) -> None:
+        """One checked group of states. `change` is False for a keyframe's chunks: they refresh no recency."""
+        tiers = group.tiers
+        if group.size not in self.sizes:
+            self.domain.add_size(self, group.size)
+        if len(tiers) == 1:
+            key = int.from_bytes(group.keys, "little")
+            if tiers == b"\x01":
+                self._store_one(key)
+            elif tiers == b"\x00":
+                self._remove((key,))
+            else:
+                self._store((key,), group.keys)
+            if self.domain.special:
+                self.domain.specially(self, (key,), tiers, sequence, change=change)
+            return
+        keys = kvwire.unpack_keys(group.keys).tolist()
+        if not tiers.strip(b"\x01"):
+            self._store(keys, group.keys)
+        elif not tiers.strip(b"\x00"):
+            self._remove(keys)
+        else:
+            stored = list(compress(keys, tiers))
+            self._store(stored, kvwire.pack_keys(stored))
+            self._remove(list(compress(keys, map(not_, tiers))))
+        if self.domain.special or tiers.translate(None, b"\x00\x01"):
+            self.domain.specially(self, keys, tiers, sequence, change=change)
+
+    def _store_one(self, key: int) -> None:
+        held = self.domain.held
+        before = held.get(key, 0)
+        after = self.on[before]
+        if after != before:
+            held[key] = after
+            self.count += 1
+            self.total += key
+            self.log.append(key)
+
+    def _store(self, keys: Sequence[int], column: bytes) -> None:
+        held = self.domain.held
+        before = list(map(held.get, keys, repeat(0)))
+        after = list(map(self.on.__getitem__, before))
+        held.update(zip(keys, after, strict=True))
+        fresh: Sequence[int] = keys
+        if before.count(0) != len(keys):
+            fresh = list(compress(keys, map(ne, before, after)))
+        if len(fresh) == len(keys) and _NATIVE:
+            self.log.frombytes(column)
+        else:
+            self.log.extend(fresh)
+        self.count += len(fresh)
+        self.total += sum(fresh)
+
+    def _remove(self, keys: Sequence[int]) -> None:
+        held = self.domain.held
+        before = list(map(held.get, keys, repeat(0)))
+        after = list(map(self.off.__getitem__, before))
+        gone = list(compress(zip(keys, after, strict=True), map(ne, before, after)))
+        for key, mask in gone:
+            if mask:
+                held[key] = mask
+            else:
+                held.pop(key, None)  # pop: a message may name a key twice
+        self.count -= len(gone)
+        self.total -= sum(key for key, _ in gone)
+
+    @property
+    def wasteful(self) -> bool:
+        return len(self.log) > 2 * self.count + _SLACK
+
+
+class Domain:
+    """The blocks of one (tenant, model, scheme, adapter)."""
+
+    __slots__ = (
+        "_compacting",
+        "_dying",
+        "_free",
+        "_members",
+        "_next",
+        "alive",
+        "colder",
+        "held",
+        "hidden",
+        "holders",
+        "key",
+        "masks",
+        "sizes",
+        "special",
+        "visibility",
+    )
+
+    def __init__(self, key: DomainKey) -> None:
+        self.key = key
+        self.held: dict[int, int] = {}
+        self.masks: dict[int, int] = {}
+        self.alive = 0
+        self.holders: dict[int, Holding] = {}  # by bit; dropped ones stay until swept
+        self.sizes: dict[int, int] = {}  # block size -> mask of the holdings that use it
+        self.colder: dict[int, dict[int, int]] = {kvwire.T2: {}, kvwire.T3: {}}  # warmest tier -> key -> mask
+        self.visibility = visibility.Visibility()
+        self.hidden = self.visibility.hidden  # key -> mask of the bits that do not match
+        self.special = False  # any of the side tables is in use
+        self._free: list[int] = []
+        self._next = 1
+        self._dying: deque[Holding] = deque()
+        self._compacting: tuple[Holding, int, set[int], array[int]] | None = None
+        self._members: dict[int, tuple[Holding, ...]] = {}
+
+    # Bits ------------------------------------------------------------------------------------------------------------
+
+    def open(self, owner: "replicas.Replica") -> Holding:
+        """A new, empty holding under a bit of its own; it does not count yet."""
+        if len(self.masks) > _MASKS:
+            self._intern_afresh()
+        if self._free:
+            bit = self._free.pop()
+        else:
+            bit, self._next = self._next, self._next << 1
+        self.holders[bit] = holding = Holding(self, bit, owner)
+        return holding
+
+    def admit(self, holding: Holding) -> None:
+        """From now on the holding counts in lookups."""
+        self.alive |= holding.bit
+        self._members.clear()
+
+    def drop(self, holding: Holding) -> None:
+        """From now on the holding counts no more; its entries go with later sweeps."""
+        self.alive &= ~holding.bit
+        self._members.clear()
+        for size, mask in list(self.sizes.items()):
+            if left := mask & ~holding.bit:
+                self.sizes[size] = left
+            else:
+                del self.sizes[size]
+        self.visibility.credits.pop(holding.bit, None)
+        self._dying.append(holding)
+
+    def inherit(self, old: Holding, new: Holding) -> None:
+        """The same replica under another bit: what limits know of the old one is true of the new one."""
+        self.visibility.inherit(old.bit, new.bit, old.log)
+
+    def add_size(self, holding: Holding, size: int) -> None:
+        holding.sizes.add(size)
+        self.sizes[size] = self.sizes.get(size, 0) | holding.bit
+
+    def _intern_afresh(self) -> None:
+        """Masks that no block has any more would pile up. Nothing but speed depends on their identity."""
+        self.masks.clear()
+        for holding in self.holders.values():
+            holding.on.clear()
+            holding.off.clear()
+
+    @property
+    def busy(self) -> bool:
+        """True while entries of dropped holdings remain."""
+        return bool(self._dying)
+
+    @property
+    def empty(self) -> bool:
+        return not self.holders
+
+    @property
+    def blocks(self) -> int:
+        """Holds that count: keys times replicas, hidden ones included."""
+        return sum(holding.count for bit, holding in self.holders.items() if bit & self.alive)
+
+    # Upkeep, in slices -----------------------------------------------------------------------------------------------
+
+    def sweep(self, budget: int = SLICE) -> int:
+        """Clear dropped bits from up to `budget` entries; returns how many it looked at. 0 means: nothing to do."""
+        spent = 0
+        while self._dying and spent < budget:
+            holding = self._dying[0]
+            piece = holding.log[holding.swept : holding.swept + budget - spent]
+            self._clear(holding, piece)
+            holding.swept += len(piece)
+            spent += len(piece)
+            if holding.swept >= len(holding.log):
+                self._dying.popleft()
+                del self.holders[holding.bit]
+                self._free.append(holding.bit)
+        return spent
+
+    def _clear(self, holding: Holding, keys: Iterable[int]) -> None:
+        held, off = self.held, holding.off
+        sides = [side for side in self.colder.values() if side]
+        for key in keys:
+            before = held.get(key, 0)
+            after = off[before]
+            if after:
+                held[key] = after
+            elif before:
+                del held[key]
+                self.visibility.forget(key)
+            for side in sides:
+                _clear_bit(side, off, key)
+            if self.hidden:
+                self.visibility.uncover(key, holding.bit)
+
+    def compact(self, budget: int = SLICE) -> int:
+        """Drop dead and double entries from a wasteful log, `budget` at a time; returns how many it looked at."""
+        if self._compacting is None:
+            wasteful = next((h for h in self.holders.values() if h.wasteful and h not in self._dying), None)
+            if wasteful is None:
+                return 0
+            self._compacting = (wasteful, 0, set(), array("Q"))
+        holding, at, seen, kept = self._compacting
+        if self.holders.get(holding.bit) is not holding or holding in self._dying:
+            self._compacting = None  # dropped meanwhile: its sweep reads the old log
+            return 1
+        bit, held = holding.bit, self.held
+        piece = holding.log[at : at + budget]
+        for key in piece:
+            if held.get(key, 0) & bit and key not in seen:
+                seen.add(key)
+                kept.append(key)
+        at += len(piece)
+        if at >= len(holding.log):
+            holding.log = kept
+            self._compacting = None
+        else:
+            self._compacting = (holding, at, seen, kept)
+        return max(1, len(piece))
+
+    # Side tables -----------------------------------------------------------------------------------------------------
+
+    def specially(self, holding: Holding, keys: Sequence[int], tiers: bytes, sequence: int, *, change: bool) -> None:
+        """The rarer facts of states just applied: colder tiers, recency, hiding."""
+        self._tiers(holding, keys, tiers)
+        if not self.visibility.idle:
+            note = self.visibility.changed if change else self.visibility.confirmed
+            note(holding.bit, keys, tiers, self.held, sequence)
+
+    def _tiers(self, holding: Holding, keys: Sequence[int], tiers: bytes) -> None:
+        for key, tier in zip(keys, tiers, strict=True):
+            warmest = COLDER.get(tier, 0)
+            for level, side in self.colder.items():
+                if level == warmest:
+                    side[key] = holding.on[side.get(key, 0)]
+                    self.special = True
+                elif side:
+                    _clear_bit(side, holding.off, key)
+
+    def watch(self) -> None:
+        """After the limits changed what they track: whether states take the slower path."""
+        self.special = any(self.colder.values()) or not self.visibility.idle
+
+    # Questions -------------------------------------------------------------------------------------------------------
+
+    def runs(self, keys: Sequence[int], among: int = -1) -> list[tuple[int, int]]:
+        """Leading runs of `keys`: (length, mask of the bits whose run is exactly that long), shortest first.
+
+        Exact: a bit is in a run only if it holds every key of it. Bits outside `alive & among`, and runs of length 0,
+        are not named.
+        """
+        standing = self.alive & among
+        found: list[tuple[int, int]] = []
+        get, hidden = self.held.get, self.hidden
+        last: int | None = -1
+        length = 0
+        for start in range(0, len(keys), _CHUNK):
+            piece = keys[start : start + _CHUNK]
+            masks = list(map(get, piece))
+            if hidden and not hidden.keys().isdisjoint(piece):
+                masks = [(mask or 0) & ~hidden.get(key, 0) for key, mask in zip(piece, masks, strict=True)]
+            if masks[0] is last and masks.count(last) == len(masks):
+                length += len(masks)
+                continue
+            for mask in masks:
+                if mask is not last:
+                    left = standing & mask if mask else 0
+                    if left != standing:
+                        if length:
+                            found.append((length, standing ^ left))
+                        standing = left
+                    if not left:
+                        return found
+                    last = mask
+                length += 1
+        if length:
+            found.append((length, standing))
+        return found
+
+    def holders_of(self, key: int) -> int:
+        """Mask of the counting bits that hold a key."""
+        return self.held.get(key, 0) & self.alive & ~self.hidden.get(key, 0)
+
+    def members(self, mask: int) -> tuple[Holding, ...]:
+        """The holdings of a mask, by the names of their replicas."""
+        found = self._members.get(mask)
+        if found is None:
+            if len(self._members) >= 4096:
+                self._members.clear()
+            self._members[mask] = found = tuple(
+                sorted((self.holders[bit] for bit in bits(mask)), key=lambda holding: holding.owner.name)
+            )
+        return found
+
+    def coldest(self, keys: Sequence[int], bit: int) -> int:
+        """The coldest of the warmest tiers under which `bit` holds these keys: T1, T2 or T3."""
+        for tier in (kvwire.T3, kvwire.T2):
+            side = self.colder[tier]
+            if side and any(mask & bit for key in keys if (mask := side.get(key))):
+                return tier
+        return kvwire.T1
+
+    def visible(self) -> int:
+        """Distinct keys that a lookup can match. Costs a pass over all masks only while some do not count."""
+        if not self.hidden and len(self.holders) == self.alive.bit_count():
+            return len(self.held)
+        hidden, alive = self.hidden, self.alive
+        return sum(1 for key, mask in self.held.items() if mask & alive & ~hidden.get(key, 0))
+
+    def hidden_of(self, bit: int) -> int:
+        """How many keys under a bit are hidden."""
+        return sum(1 for key, mask in self.hidden.items() if mask & bit and self.held.get(key, 0) & bit)
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The single bits of a mask, lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low
+        mask ^= low
+
+
+def _clear_bit(masks: dict[int, int], off: Transitions, key: int) -> None:
+    before = masks.get(key)
+    if before is not None:
+        after = off[before]
+        if after:
+            masks[key] = after
+        else:
+            del masks[key]
+
+
+def flaw(groups: Iterable[kvwire.Group]) -> str | None:
+    """Why these columns cannot be applied, or None. Checked before anything is touched."""
+    total = 0
+    for group in groups:
+        count = len(group.tiers)
+        total += count
+        if len(group.keys) != 8 * count:
+            return f"a group has {len(group.keys)} bytes of keys for {count} tiers; expected 8 bytes a key"
+        if group.size <= 0:
+            return f"a group has block size {group.size}; expected 1 or more tokens"
+        if group.tiers.translate(None, _TIERS):
+            return "a tiers byte is above 7; expected a set of T1, T2 and T3"
+    if total > LARGEST:
+        return f"{total} keys in one message; at most {LARGEST} are read, send smaller pieces"
+    return None

@@ -1,0 +1,270 @@
+"""The public question and answer of LookupRoute, as bytes and as data.
+
+A question is proto3 JSON with the original field names: bytes are base64 (standard or URL-safe, padded or not) or, for
+keys, 16 hex digits; integers may be strings; null means the default; unknown fields are ignored. Or it is the prompt's
+token ids as u32 little-endian (`application/x-u32le`) with the other fields as query parameters.
+
+Bytes that are no question raise RequestError with one line: the edge answers 400. Whatever decodes is a well-formed
+question and gets a reason code (lookup.py), however odd it is.
+
+Rules: spec/inferencecache.md section 1.2; design.md section 4.
+"""
+
+import binascii
+import re
+import struct
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, Literal
+
+import msgspec
+
+from handlers.prefixindex import keys
+
+_I32: Final = 2**31 - 1
+_KEY_IN_BASE64: Final = 12  # characters of 8 bytes, padded
+_HEX: Final = re.compile(r"[0-9a-fA-F]{16}")
+_DIGITS: Final = re.compile(r"[+-]?[0-9]{1,20}")
+
+
+class RequestError(ValueError):
+    """Bytes that are no question; the message is one line that says what is wrong."""
+
+
+class _Slo(msgspec.Struct, frozen=True):
+    ttft_ms: int | str | None = 0
+    tbt_ms: int | str | None = 0
+
+
+class _Document(msgspec.Struct, frozen=True):
+    """The JSON form, field by field."""
+
+    model_id: str | None = None
+    tenant_id: str | None = None
+    prefix_hash: str | None = None
+    prefix_token_count: int | str | None = None
+    hash_scheme: str | None = None
+    slo: _Slo | None = None
+    block_hashes: list[str] | None = None
+    block_token_counts: list[int | str] | None = None
+    token_ids: list[int] | None = None
+    prompt_text: str | None = None
+    adapter_id: str | None = None
+    explain: bool | None = None
+
+
+class LookupRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks about which prompt. Empty means absent, as in proto3."""
+
+    model_id: str = ""
+    tenant_id: str = ""
+    hash_scheme: str = ""
+    adapter_id: str = ""
+    prefix_hash: bytes = b""
+    prefix_token_count: int = 0
+    chain: list[int] = []  # block_hashes as numbers; -1 for one that is not 8 bytes and therefore nobody's
+    odd_hashes: tuple[bytes, ...] = ()  # block_hashes as they came, when one of them is not 8 bytes
+    block_token_counts: list[int] = []
+    tokens: bytes = b""  # token_ids, u32 little-endian
+    prompt_text: str = ""
+    ttft_ms: int = 0
+    tbt_ms: int = 0
+    explain: bool = False
+
+    @property
+    def hashes(self) -> tuple[bytes, ...]:
+        """block_hashes as bytes."""
+        return self.odd_hashes or tuple(map(keys.to_wire, self.chain))
+
+
+_documents = msgspec.json.Decoder(_Document)
+
+
+def decode(body: bytes) -> LookupRequest:
+    """A JSON question."""
+    try:
+        document = _documents.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RequestError(f"not a LookupRouteRequest in JSON: {error}") from None
+    chain, odd = _chain(document.block_hashes) if document.block_hashes else ([], ())
+    counts = document.block_token_counts or []
+    slo = document.slo
+    return LookupRequest(
+        model_id=document.model_id or "",
+        tenant_id=document.tenant_id or "",
+        hash_scheme=document.hash_scheme or "",
+        adapter_id=document.adapter_id or "",
+        prefix_hash=_bytes("prefix_hash", document.prefix_hash) if document.prefix_hash else b"",
+        prefix_token_count=_i32("prefix_token_count", document.prefix_token_count or 0),
+        chain=chain,
+        odd_hashes=odd,
+        block_token_counts=_counts(counts),
+        tokens=_tokens(document.token_ids) if document.token_ids else b"",
+        prompt_text=document.prompt_text or "",
+        ttft_ms=_i32("slo.ttft_ms", slo.ttft_ms or 0) if slo else 0,
+        tbt_ms=_i32("slo.tbt_ms", slo.tbt_ms or 0) if slo else 0,
+        explain=bool(document.explain),
+    )
+
+
+_TEXTS: Final = ("model_id", "tenant_id", "hash_scheme", "adapter_id")
+_PACKED: Final = (*_TEXTS, "slo.ttft_ms", "slo.tbt_ms", "explain")
+
+
+def decode_packed(body: bytes, query: Mapping[str, str]) -> LookupRequest:
+    """Packed token ids and query parameters. Unknown parameters are ignored."""
+    if len(body) % 4:
+        raise RequestError(f"{len(body)} bytes of packed token ids; expected a multiple of 4")
+    explain = query.get("explain", "").lower()
+    if explain not in ("", "0", "1", "true", "false"):
+        raise RequestError(f"explain is {explain!r}; expected true or false")
+    return LookupRequest(
+        model_id=query.get("model_id", ""),
+        tenant_id=query.get("tenant_id", ""),
+        hash_scheme=query.get("hash_scheme", ""),
+        adapter_id=query.get("adapter_id", ""),
+        tokens=body,
+        ttft_ms=_i32("slo.ttft_ms", query.get("slo.ttft_ms", query.get("ttft_ms", 0)) or 0),
+        tbt_ms=_i32("slo.tbt_ms", query.get("slo.tbt_ms", query.get("tbt_ms", 0)) or 0),
+        explain=explain in ("1", "true"),
+    )
+
+
+def _i32(name: str, value: int | str) -> int:
+    if isinstance(value, str):
+        if not _DIGITS.fullmatch(value):
+            raise RequestError(f"{name} is {value[:40]!r}; expected a whole number")
+        value = int(value)
+    if not -_I32 - 1 <= value <= _I32:
+        raise RequestError(f"{name} is {value}; expected a 32-bit number")
+    return value
+
+
+def _counts(counts: list[int | str]) -> list[int]:
+    if not counts:
+        return []
+    try:
+        if min(counts) >= 0 and max(counts) <= _I32:  # type: ignore[operator]
+            return counts  # type: ignore[return-value]
+    except TypeError:
+        pass  # some are strings
+    return [_i32("block_token_counts", count) for count in counts]
+
+
+def _tokens(tokens: list[int]) -> bytes:
+    try:
+        return keys.pack_tokens(tokens)
+    except OverflowError:
+        raise RequestError("token_ids holds a number that is no u32") from None
+
+
+def _bytes(name: str, text: str) -> bytes:
+    if len(text) == 16 and _HEX.fullmatch(text):
+        return bytes.fromhex(text)
+    padded = text.replace("-", "+").replace("_", "/").rstrip("=")
+    padded += "=" * (-len(padded) % 4)
+    try:
+        return binascii.a2b_base64(padded, strict_mode=True)
+    except (binascii.Error, ValueError):
+        raise RequestError(f"{name} holds {text[:40]!r}; expected base64, or 16 hex digits") from None
+
+
+@lru_cache(maxsize=64)
+def _words(count: int) -> struct.Struct:
+    return struct.Struct(f">{'Qx' * count}")
+
+
+def _chain(texts: list[str]) -> tuple[list[int], tuple[bytes, ...]]:
+    """Keys as numbers. Keys all in the usual form are decoded at once."""
+    if (fast := _chain_at_once(texts)) is not None:
+        return fast, ()
+    found = tuple(_bytes("block_hashes", text) for text in texts)
+    odd = any(len(key) != 8 for key in found)
+    return [keys.from_wire(key) for key in found], found if odd else ()
+
+
+def _chain_at_once(texts: list[str]) -> list[int] | None:
+    joined = "".join(texts)
+    count = len(texts)
+    try:
+        if len(joined) == 16 * count and set(map(len, texts)) == {16} and joined.isalnum():
+            return list(struct.unpack(f">{count}Q", bytes.fromhex(joined)))
+        if len(joined) != _KEY_IN_BASE64 * count or joined.count("=") != count or joined[11::12] != "=" * count:
+            return None
+        if set(map(len, texts)) != {_KEY_IN_BASE64}:
+            return None
+        # 11 characters are 66 bits, the key and two zeros; one 'A' more makes them 9 bytes, the last of them padding.
+        return list(_words(count).unpack(binascii.a2b_base64(joined.replace("=", "A"), strict_mode=True)))
+    except (binascii.Error, ValueError):
+        return None  # URL-safe, or wrong: read one by one
+
+
+# The answer ----------------------------------------------------------------------------------------------------------
+
+Tier = Literal["CACHE_TIER_UNSPECIFIED", "CACHE_TIER_T1", "CACHE_TIER_T2", "CACHE_TIER_T3"]
+TIERS: Final[tuple[Tier, ...]] = ("CACHE_TIER_UNSPECIFIED", "CACHE_TIER_T1", "CACHE_TIER_T2", "CACHE_TIER_T3")
+Reason = Literal[
+    "PREFIX_MATCH",
+    "TENANT_HOT",
+    "AFFINITY_HINT",
+    "NO_HINT",
+    "POLICY_REQUIRES_CHAIN",
+    "TIMEOUT",
+    "UNKNOWN_TENANT",
+    "UNKNOWN_MODEL",
+    "UNKNOWN_HASH_SCHEME",
+]
+
+
+class ReplicaScore(msgspec.Struct, frozen=True, gc=False):
+    replica_id: str
+    score: float = 0.0
+    matched_tokens: int = 0
+    estimated_cache_hit_prob: float = 0.0
+    tier: Tier = "CACHE_TIER_UNSPECIFIED"
+
+
+class Detail(msgspec.Struct, frozen=True):
+    """Which of the causes behind a reason code it was: `code` is stable, `text` is for people."""
+
+    code: str
+    text: str
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was known of one replica, and how its score came about. Only with `explain`."""
+
+    replica_id: str
+    state: str
+    matched_tokens: int = 0
+    blocks: int = 0
+    freshness: float = 0.0
+    pressure_factor: float = 0.0
+    slo_bias: float = 0.0
+    distinguishing_power: float = 0.0
+    score: float = 0.0
+    excluded: str = ""  # why it is not in the answer
+
+
+class LookupResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """`lookup_latency_us` is an int64 and therefore a string in JSON. `detail` and `explain` are ours."""
+
+    replica_scores: list[ReplicaScore] = []
+    reason_code: Reason
+    lookup_latency_us: str = "0"
+    adapter_id: str = ""
+    detail: Detail | msgspec.UnsetType = msgspec.UNSET
+    explain: list[Facts] | msgspec.UnsetType = msgspec.UNSET
+
+
+encode = msgspec.json.Encoder().encode
+
+
+class Score(msgspec.Struct, frozen=True):
+    """A score as a client may meet it: the tier by name or by number."""
+
+    replica_id: str = ""
+    score: float = 0.0
+    matched_tokens: int = 0
+    estimated_cache_hit_prob: float = 0.0
+    tier: str | int = 0
