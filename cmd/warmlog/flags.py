@@ -83,6 +83,7 @@ class Flag(msgspec.Struct, frozen=True):
     default: str | None = ""
     read: Callable[[str], Any] = text
     secret: bool = False  # never logged, never in settings.seen
+    short: str = ""  # one letter
 
     @property
     def variable(self) -> str:
@@ -115,6 +116,7 @@ def add(parser: argparse.ArgumentParser, flags: Sequence[Flag]) -> None:
     for flag in flags:
         note = "required" if flag.default is None else f"default {flag.default}" if flag.default else ""
         parser.add_argument(
+            *([f"-{flag.short}"] if flag.short else []),
             f"--{flag.name}",
             dest=flag.name,
             type=_reader(flag),

@@ -80,13 +80,13 @@ Body = Callable[[int, int], kvwire.AnyMessage]  # (n, rank) -> message
 class Plan:
     """What one session says next. Pure: time is given (seconds, any monotonic origin)."""
 
-    def __init__(self, identity: Identity, session: str, table: Table, now: float) -> None:
+    def __init__(self, identity: Identity, session: str, table: Table, now: float, *, reason: str = "start") -> None:
         self.identity, self.session, self.table = identity, session, table
         self.coverage: kvwire.Coverage = "complete"
         self.frame = -1
         self.rank = 0
         self.stats: kvwire.Stats | None = None
-        self._wanted: str | None = "start"
+        self._wanted: str | None = reason
         self._chunks: Iterator[list[kvwire.Group]] | None = None
         self._built: deque[Body] = deque()  # decided together with what was just said
         self._beat_at = now + BEAT_SECONDS

@@ -1,0 +1,261 @@
+"""Processes of a laptop: nats-server, simulated engines, a subscriber beside each, a server. Used by `dev` and `demo`.
+
+Each is a process of its own on free loopback ports and writes to <dir>/logs/<name>.log; a process that ends before it
+was ready is one error with the last lines of its log. Everything is stopped by pid, in the reverse order of starting.
+Not here: what is done with them.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+
+from warmlog import natsserver
+
+PATIENCE: Final = 20.0  # seconds for a process to become ready
+MODEL: Final = "demo-model"
+TENANT: Final = "team-a"
+
+
+class LabError(Exception):
+    """One line: which process, what it said last."""
+
+
+class EngineSpec(msgspec.Struct, frozen=True):
+    """One simulated engine. `scheme` is the hash scheme that its replica is registered under."""
+
+    name: str
+    form: str
+    scheme: str
+    block_size: int
+    replay: bool
+    capacity: int = 600  # blocks
+
+
+#: The demo's three: newest wire form; an older array form, no replay socket, other block size; SGLang with small pages.
+ENGINES: Final = (
+    EngineSpec("engine-a", "vllm-0.33", "vllm", 16, True),
+    EngineSpec("engine-b", "vllm-0.13", "vllm", 32, False, 300),
+    EngineSpec("engine-c", "sglang-0.5.22", "vllm", 4, True, 2400),
+)
+
+
+class EngineAddress(msgspec.Struct, frozen=True):
+    """What an engine prints when it is ready."""
+
+    http: str
+    events: str
+    replay: str | None
+
+
+class Process:
+    """A child process with its log file."""
+
+    def __init__(self, name: str, child: asyncio.subprocess.Process, log: Path) -> None:
+        self.name, self.child, self.log = name, child, log
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
+    @property
+    def running(self) -> bool:
+        return self.child.returncode is None
+
+    async def kill(self) -> None:
+        """kill -9, as a crash would."""
+        if self.running:
+            self.child.kill()
+        await self.child.wait()
+
+    async def stop(self, patience: float = 6.0) -> int:
+        """SIGTERM, and SIGKILL when that is not enough. The exit status."""
+        if self.running:
+            self.child.send_signal(signal.SIGTERM)
+            try:
+                return await asyncio.wait_for(self.child.wait(), patience)
+            except TimeoutError:
+                self.child.kill()
+        return await self.child.wait()
+
+    def last_words(self, lines: int = 4) -> str:
+        try:
+            return " | ".join(self.log.read_text(errors="replace").strip().splitlines()[-lines:]) or "(nothing)"
+        except OSError:
+            return "(no log)"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Lab:
+    """Starts and stops the processes. Use as `async with Lab(directory) as lab`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.token = secrets.token_urlsafe(24)
+        self.processes: dict[str, Process] = {}
+        self.nats: natsserver.NatsServer | None = None
+        self.engines: dict[str, EngineAddress] = {}
+        self.lookup = self.admin = ""
+        self._http: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> "Lab":
+        (self.directory / "logs").mkdir(parents=True, exist_ok=True)
+        self.directory.chmod(0o700)
+        self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
+        return self
+
+    async def __aexit__(self, *ending: object) -> None:
+        for process in reversed(self.processes.values()):
+            await process.stop()
+        if self.nats is not None:
+            await self.nats.stop()
+        if self._http is not None:
+            await self._http.close()
+
+    @property
+    def http(self) -> aiohttp.ClientSession:
+        assert self._http is not None, "enter the lab first"
+        return self._http
+
+    @property
+    def nats_url(self) -> str:
+        assert self.nats is not None, "start nats first"
+        return self.nats.url
+
+    async def start_nats(self, port: int = 0) -> None:
+        self.nats = await natsserver.start(self.directory / "nats", port=port, token=self.token)
+        token = self.directory / "token"
+        token.touch(mode=0o600)
+        token.write_text(self.token)
+
+    async def restart_nats(self) -> None:
+        """The same server again, on the same port and store."""
+        assert self.nats is not None, "start nats first"
+        self.nats = await natsserver.start(self.directory / "nats", port=self.nats.port, token=self.token)
+
+    async def start_engine(self, spec: EngineSpec) -> EngineAddress:
+        """Start, or start again under the same name and ports (a new life with an empty cache)."""
+        before = self.engines.get(spec.name)
+        replay = "tcp://127.0.0.1:0" if spec.replay else "none"
+        words = [
+            f"--form={spec.form}",
+            f"--model={MODEL}",
+            f"--block-size={spec.block_size}",
+            f"--capacity-blocks={spec.capacity}",
+            f"--events={before.events if before else 'tcp://127.0.0.1:0'}",
+            f"--replay={before.replay or 'none' if before else replay}",
+            f"--http={before.http.removeprefix('http://') if before else '127.0.0.1:0'}",
+        ]
+        process = await self._spawn(spec.name, ["-m", "enginesim.cli", *words], read_stdout=True)
+        assert process.child.stdout is not None
+        try:
+            line = await asyncio.wait_for(process.child.stdout.readline(), PATIENCE)
+            address = msgspec.json.decode(line, type=EngineAddress)
+        except (TimeoutError, msgspec.MsgspecError) as error:
+            raise LabError(f"{spec.name} did not start: {process.last_words()}") from error
+        self.engines[spec.name] = address
+        return address
+
+    async def start_subscriber(self, spec: EngineSpec) -> Process:
+        address = self.engines[spec.name]
+        words = [
+            f"--engine-endpoint={address.events}",
+            f"--replay-endpoint={address.replay or ''}",
+            f"--engine-metrics-url={address.http}/metrics",
+            f"--replica-id={spec.name}",
+            f"--tenant-id={TENANT}",
+            f"--model-id={MODEL}",
+            f"--hash-scheme={spec.scheme}",
+            "--stats-interval=2s",
+            f"--server={self.nats_url}",
+            f"--nats-token-file={self.directory / 'token'}",
+            f"--journal-dir={self.directory / 'journal' / spec.name}",
+        ]
+        return await self._spawn(f"subscriber-{spec.name}", ["-m", "warmlog", "subscriber", *words])
+
+    async def start_server(self, *, lookup_port: int = 0, admin_port: int = 0, policies: str = "") -> Process:
+        lookup, admin = lookup_port or free_port(), admin_port or free_port()
+        self.lookup, self.admin = f"http://127.0.0.1:{lookup}", f"http://127.0.0.1:{admin}"
+        words = [
+            f"--nats={self.nats_url}",
+            f"--nats-token-file={self.directory / 'token'}",
+            f"--http-bind-address=127.0.0.1:{lookup}",
+            f"--snapshot-bind-address=127.0.0.1:{admin}",
+            "--insecure-disable-auth",
+            "--moment-interval=1s",
+            *([f"--policies={policies}"] if policies else []),
+        ]
+        process = await self._spawn("server", ["-m", "warmlog", "server", *words])
+        await self.until(self.ready, what="the server to be ready", process=process)
+        return process
+
+    async def ready(self) -> bool:
+        with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+            async with self.http.get(f"{self.lookup}/readyz") as answer:
+                return answer.status == 200
+        return False
+
+    async def get(self, url: str) -> Any:
+        async with self.http.get(url) as answer:
+            return msgspec.json.decode(await answer.read())
+
+    async def post(self, url: str, body: Any) -> Any:
+        async with self.http.post(
+            url, data=msgspec.json.encode(body), headers={"content-type": "application/json"}
+        ) as answer:
+            raw = await answer.read()
+            if answer.status != 200:
+                raise LabError(f"{url} answered {answer.status}: {raw.decode(errors='replace').strip()}")
+            return msgspec.json.decode(raw)
+
+    async def until(
+        self,
+        check: Callable[[], Awaitable[bool]],
+        *,
+        what: str,
+        process: Process | None = None,
+        within: float = PATIENCE,
+    ) -> float:
+        """Poll until `check` holds; the seconds it took. Raises LabError with the process's last words."""
+        started = time.monotonic()
+        while not await check():
+            waited = time.monotonic() - started
+            if process is not None and not process.running:
+                raise LabError(f"{process.name} ended with {process.child.returncode}: {process.last_words()}")
+            if waited > within:
+                words = f": {process.last_words()}" if process else ""
+                raise LabError(f"waited {waited:.0f} s for {what}, in vain{words}")
+            await asyncio.sleep(0.02)
+        return time.monotonic() - started
+
+    async def _spawn(self, name: str, words: list[str], *, read_stdout: bool = False) -> Process:
+        log = self.directory / "logs" / f"{name}.log"
+        with log.open("ab") as out:
+            child = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *words,
+                stdout=asyncio.subprocess.PIPE if read_stdout else out,
+                stderr=out,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,  # Ctrl-C reaches us alone; we stop the others in order
+            )
+        process = Process(name, child, log)
+        self.processes.pop(name, None)
+        self.processes[name] = process
+        return process

@@ -1,0 +1,29 @@
+"""What tools print: -o human, json (one object a line) or yaml (one document an object)."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import yaml
+
+from warmlog.flags import Flag, one_of
+
+FLAG = Flag("output", "human, json or yaml", "human", one_of("human", "json", "yaml"), short="o")
+
+
+def show(value: Any, *, form: str, human: Callable[[Any], str]) -> None:
+    """One value on standard output; `human` makes the readable text."""
+    match form:
+        case "json":
+            text = msgspec.json.encode(value).decode()
+        case "yaml":
+            text = "---\n" + yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True).rstrip()
+        case _:
+            text = human(value)
+    print(text, flush=True)
+
+
+def progress(text: str) -> None:
+    """A line for a person who waits, on standard error."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,336 @@
+"""The prefix index and LookupRoute: reads WARMLOG_KV, answers which replica holds a prompt.
+
+Example:
+  warmlog server --nats nats://nats:4222 --insecure-disable-auth
+
+Listens on two addresses: lookup, healthz, readyz and metrics on --http-bind-address; snapshot, probe and the intake of
+subscribers without NATS credentials on --snapshot-bind-address. Both are loopback unless told otherwise. Exit codes: 0
+after SIGTERM and a drain, 2 wrong flags, 3 refused (an old nats-server, a drifted stream, a port in use).
+"""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+import uvloop
+
+from eventstore import events, kvwire, store, streams, subjects
+from eventstore.jetstream import bus, connect, kvlog, provision
+from eventstore.jetstream import store as jetstream
+from handlers.prefixindex import index, limits, lookup, outcomes, policies, request, views
+from subscribers import indexing, metrics
+from subscribers.http import admin, health, hotpath, identity, intake, lookups, meters, orders, routes
+from warmlog import VERSION, chronicle, cli, flags, link, logs, manifests, selftest, servermetrics
+
+log = structlog.get_logger()
+
+BODY_LIMIT: Final = 8 * 1024 * 1024
+#: After this long a server is ready although replicas are unknown: their subscribers may be dead.
+PATIENCE_SECONDS: Final = 10.0
+
+FLAGS: Final = (
+    *link.FLAGS,
+    flags.Flag("http-bind-address", "lookup, healthz, readyz, metrics", "127.0.0.1:8080", flags.address),
+    flags.Flag("snapshot-bind-address", "snapshot, probe, intake", "127.0.0.1:8081", flags.address),
+    flags.Flag("insecure-disable-auth", "serve without authentication; there is none yet", "false", flags.boolean),
+    flags.Flag("policies", "directory of CachePolicy and CacheTenant manifests (YAML), appended at start"),
+    flags.Flag("max-holds", "holds (key times replica) that may match at most", str(limits.CAP), flags.at_least(1)),
+    flags.Flag("moment-interval", "how often the two logs' positions are paired", "10s", flags.duration),
+    flags.Flag("summary-interval", "how often a changed index is summarised", "30s", flags.duration),
+    flags.Flag("log-max-bytes", "size of WARMLOG when it is made", "1Gi", flags.size),
+    flags.Flag("kv-max-bytes", "size of WARMLOG_KV when it is made", "1Gi", flags.size),
+    flags.Flag("stream-replicas", "copies of both streams when they are made", "1", flags.at_least(1)),
+    flags.Flag("instance", "this server's name in the log; the host's name when empty"),
+    *logs.FLAGS,
+)
+
+
+class Server:
+    """One server: what it follows, what it answers, what it appends."""
+
+    def __init__(self, values: flags.Values, connection: connect.Connection) -> None:
+        self.values, self.connection = values, connection
+        self.instance = values["instance"] or socket.gethostname()
+        self.log = jetstream.JetStreamStore(connection)
+        self.kv = kvlog.JetStreamKV(connection)
+        self.bus = bus.JetStreamBus(connection)
+        self.chronicle = chronicle.Chronicle(self.log, instance=self.instance)
+        self.policies = policies.UNKNOWN
+        self.log_read = asyncio.Event()  # the control log was read to its end once
+        self.box = orders.OrderBox()
+        self.indexer = indexing.Indexer(self.kv, self._make_index, self._outcome)
+        self.ready_since: float | None = None
+        self.caught_up_at: float | None = None
+        self.draining = False
+        self.skipped = 0
+        self.registry = metrics.Registry()
+        self._orders: asyncio.Queue[outcomes.Order] = asyncio.Queue(maxsize=10_000)
+        self._summary: bytes = b""
+        self._edge = lookups.LookupEdge(
+            self.decide,
+            credit=lambda credit: self.indexer.index.credit(credit),
+            meter=meters.LookupMeter(self.registry),
+        )
+        self._listener = hotpath.Listener(
+            routes.Routes(
+                lookup=self._edge,
+                ready=lambda: health.reply(self.readiness()),
+                metrics=self.registry.render,
+                body_limit=BODY_LIMIT,
+            ),
+            meter=meters.HttpMeter(self.registry),
+        )
+        self._admin = admin.AdminServer(
+            admin.create_app(
+                snapshot=self.snapshot,
+                probe_index=selftest.SelfTest(),
+                kv_intake=intake.Intake(self.kv.publish, self.box),
+                authenticate=identity.anonymous,
+            )
+        )
+        servermetrics.register(self)
+
+    def _make_index(self) -> index.Index:
+        made = index.Index(cap=self.values["max-holds"])
+        made.govern(self.policies)
+        return made
+
+    # Answers -----------------------------------------------------------------------------------------------------
+
+    def decide(self, question: request.LookupRequest, *, started_ns: int, clock: lookup.Clock) -> lookup.Decision:
+        known = self.indexer.index
+        if not self.indexer.caught_up:
+            return lookup.Decision(
+                request.LookupResponse(
+                    replica_scores=[],
+                    reason_code="NO_HINT",
+                    detail=request.Detail("starting", "the index is still being read; see /readyz"),
+                )
+            )
+        return lookup.decide(known, known.policies, question, self.indexer.now(), started_ns=started_ns, clock=clock)
+
+    def snapshot(self) -> bytes:
+        return msgspec.json.encode(views.snapshot(self.indexer.index))
+
+    def readiness(self) -> health.Readiness:
+        caught_up = self.indexer.caught_up and self.log_read.is_set()
+        if caught_up and self.caught_up_at is None:
+            self.caught_up_at = time.monotonic()
+        waited = self.caught_up_at is not None and time.monotonic() - self.caught_up_at > PATIENCE_SECONDS
+        unknown = [f"{one.tenant}/{one.name}" for one in self.indexer.index.incomplete() if one.state == "unknown"]
+        judged = health.judge(
+            health.Facts(
+                caught_up=caught_up,
+                behind=self.indexer.behind,
+                incomplete=unknown,
+                was_ready=self.ready_since is not None or waited,
+                policies_listed=not self.policies.unlisted,
+                log_answers=self.connection.connected,
+                draining=self.draining,
+            )
+        )
+        if judged.ready and self.ready_since is None:
+            self.ready_since = time.monotonic()
+            log.info("ready", blocks=self.indexer.index.blocks(), replicas=len(self.indexer.index.fleet))
+        return judged
+
+    # What follows from messages ----------------------------------------------------------------------------------
+
+    def _outcome(self, outcome: outcomes.Outcome) -> None:
+        match outcome:
+            case outcomes.Edge():
+                self.chronicle.edge(outcome, incarnation=self.indexer.incarnation, position=self.indexer.index.position)
+            case outcomes.Order():
+                if self.indexer.caught_up and not self._orders.full():
+                    self._orders.put_nowait(outcome)
+            case outcomes.Skipped():
+                self.skipped += 1
+                if self.skipped.bit_count() == 1:  # 1, 2, 4, 8 …: a flood of bad messages is no flood of lines
+                    log.warning(
+                        "a message of WARMLOG_KV was skipped",
+                        sequence=outcome.sequence,
+                        subject=outcome.subject,
+                        reason=outcome.reason,
+                        skipped=self.skipped,
+                    )
+
+    async def give_orders(self) -> None:
+        while True:
+            order = await self._orders.get()
+            control = kvwire.Control(order.order, order.session, order.reason)
+            with contextlib.suppress(store.Unavailable):  # an order that is lost is given again
+                await self.bus.send(
+                    subjects.kv_control_subject(order.tenant, order.replica), msgspec.json.encode(control)
+                )
+
+    async def follow_log(self) -> None:
+        """Policies and what is told already. Read whole at the start: keyframes come with a later issue."""
+        after = 0
+        while True:
+            try:
+                async for batch in self.log.read(after=after, follow=True):
+                    for stored in batch:
+                        after = stored.sequence
+                        self._fold(stored)
+                    if not batch:
+                        self.log_read.set()
+            except store.Regressed as error:
+                log.warning("the control log lost its end and is folded again", reason=str(error))
+                after, self.policies = 0, policies.UNKNOWN
+                self.chronicle.told.clear()
+            except store.Unavailable as error:
+                log.warning("WARMLOG cannot be read now", reason=str(error))
+                await asyncio.sleep(0.5)
+
+    def _fold(self, stored: store.Stored) -> None:
+        decoded = events.decode(stored)
+        if isinstance(decoded, events.Undecodable):
+            log.warning("an event is left out", sequence=stored.sequence, reason=decoded.reason)
+            return
+        self.chronicle.fold(decoded.data)
+        folded = policies.fold(self.policies, stored.subject, decoded.data)
+        if folded is not self.policies:
+            self.policies = folded
+            self.indexer.index.govern(folded)
+
+    # What is appended at intervals -------------------------------------------------------------------------------
+
+    async def tell_moments(self) -> None:
+        interval = self.values["moment-interval"]
+        last = -1
+        while True:
+            known, incarnation = self.indexer.index, self.indexer.incarnation
+            if self.indexer.caught_up and known.position != last:
+                last = known.position
+                moment = events.Moment(kv_sequence=last, kv_incarnation=incarnation)
+                self.chronicle.put(moment, id=f"moment:{incarnation}:{last}:{time.time_ns()}", subject=subjects.MOMENT)
+            await asyncio.sleep(interval)
+
+    async def tell_summaries(self) -> None:
+        while True:
+            await asyncio.sleep(self.values["summary-interval"])
+            known, incarnation = self.indexer.index, self.indexer.incarnation
+            if not self.indexer.caught_up:
+                continue
+            summary = views.summary(known, shard="0", incarnation=incarnation)
+            content = msgspec.json.encode(summary.replicas)
+            if content != self._summary:
+                self._summary = content
+                self.chronicle.put(
+                    summary,
+                    id=f"index.summarised:{incarnation}:{known.position}:0",
+                    subject=subjects.index_subject("0"),
+                )
+
+    def tell_settings(self) -> None:
+        told = self.values.told(FLAGS)
+        seen = events.SettingsSeen(role="server", instance=self.instance, version=VERSION, settings=told)
+        start = time.time_ns()
+        self.chronicle.put(
+            seen, id=f"settings.seen:server:{self.instance}:{start}", subject=subjects.settings_subject("server")
+        )
+
+    # Life --------------------------------------------------------------------------------------------------------
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        values = self.values
+        lookup_port = await self._listener.start(*values["http-bind-address"])
+        admin_port = await self._admin.start(*values["snapshot-bind-address"])
+        log.info("listening", lookup=lookup_port, admin=admin_port, version=VERSION)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(self.follow_log())]
+                ended = tasks.create_task(link.ended(self.connection))
+                await self._first(self.log_read.wait(), stop)
+                self.tell_settings()
+                await self.bus.hear(orders.ALL_ORDERS, self.box.hear)
+                await lookups.serve_nats(self.bus, self._edge)
+                running += [
+                    tasks.create_task(work)
+                    for work in (
+                        self.indexer.run(),
+                        self.indexer.keep_time(),
+                        self.chronicle.run(),
+                        self.give_orders(),
+                        self.tell_moments(),
+                        self.tell_summaries(),
+                    )
+                ]
+                await stop.wait()
+                self.draining = True
+                await self.bus.close()
+                await self._listener.drain()
+                for task in (*running, ended):
+                    task.cancel()
+        finally:
+            await self._admin.stop()
+            await self.kv.close()
+            await self.log.close()
+        log.info("drained and stopped")
+
+    async def _first(self, work: Any, stop: asyncio.Event) -> None:
+        """Until `work` is done or a signal came."""
+        waiting = [asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+
+
+async def start(values: flags.Values) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    given = manifests.read(Path(values["policies"])) if values["policies"] else None
+    async with await link.open_link(values, "server", wait=None) as connection:
+        replicas = values["stream-replicas"]
+        await provision.provision(connection, streams.control_log(max_bytes=values["log-max-bytes"], replicas=replicas))
+        await provision.provision(connection, streams.kv_log(max_bytes=values["kv-max-bytes"], replicas=replicas))
+        server = Server(values, connection)
+        if given is not None:
+            appended = await manifests.append(server.log, given)
+            log.info("manifests are in the log", manifests=len(given), appended=appended)
+        try:
+            await server.serve(stop)
+        except* store.Refused as refused:
+            raise cli.Failure(str(refused.exceptions[0]), cli.REFUSED) from refused
+        except* store.Unavailable as away:
+            raise cli.Failure(str(away.exceptions[0])) from away
+    return 0
+
+
+async def make_streams(values: flags.Values, connection: connect.Connection) -> None:
+    """Both streams as declared, waiting for a JetStream that is still starting. Raises Misconfigured on drift."""
+    replicas = values["stream-replicas"]
+    for wanted in (
+        streams.control_log(max_bytes=values["log-max-bytes"], replicas=replicas),
+        streams.kv_log(max_bytes=values["kv-max-bytes"], replicas=replicas),
+    ):
+        while True:
+            try:
+                await provision.provision(connection, wanted)
+                break
+            except store.Unavailable as error:
+                log.warning("waiting for JetStream", stream=wanted.name, reason=str(error))
+                await asyncio.sleep(0.5)
+
+
+def run(values: flags.Values, arguments: argparse.Namespace) -> int:
+    if not values["insecure-disable-auth"]:
+        raise flags.UsageError(
+            "--insecure-disable-auth is required: authentication arrives with a later version, and until then a server "
+            "must be told that it serves without; keep it on loopback or behind a NetworkPolicy"
+        )
+    logs.configure(role="server", form=values["log-format"], level=values["log-level"])
+    try:
+        return uvloop.run(start(values))
+    except manifests.ManifestError as error:
+        raise flags.UsageError(str(error)) from error
+    except hotpath.ListenError as error:
+        raise cli.Failure(str(error), cli.REFUSED) from error
