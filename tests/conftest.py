@@ -1,11 +1,18 @@
 """Fixtures that every kind of test may ask for, and the header that says which real parts are used."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
 from tests.support import natsserver
+
+
+def pytest_sessionstart() -> None:
+    # looptime asks for the current loop before every test; unless one was set, even to None, asyncio makes one for
+    # it, which nobody closes: a warning, thus an error, in whichever test happens to run when it is collected.
+    asyncio.set_event_loop(None)
 
 
 def pytest_report_header() -> str:

@@ -122,8 +122,9 @@ async def one_line_errors(request: web.Request, handler: Handler) -> web.StreamR
 class AdminServer:
     """The application on a port. `start` once, `stop` once."""
 
-    def __init__(self, app: web.Application) -> None:
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=5.0)
+    def __init__(self, app: web.Application, *, grace: float = 5.0) -> None:
+        """`grace` is how many seconds requests in flight have when the server stops."""
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=grace)
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port. Raises hotpath.ListenError."""
@@ -139,5 +140,5 @@ class AdminServer:
         return bound
 
     async def stop(self) -> None:
-        """Accept no more; requests in flight have 5 s."""
+        """Accept no more, let requests in flight finish."""
         await self._runner.cleanup()
