@@ -48,8 +48,10 @@ class Demo:
         self.turns = turns
         self.partial: set[str] = set()  # replicas that may hold more than they are credited with
         self.dead: set[str] = set()
+        self.empty: set[str] = set()  # engines that have served nothing in their present life
         self.seen: Counter[str] = Counter()
         self.slowest = 0.0
+        self.evicted = 0
         self.latencies: list[int] = []
         self.number = 0
 
@@ -69,10 +71,10 @@ class Demo:
         return reduced(raw)
 
     async def truth(self, tokens: list[int]) -> dict[str, int]:
-        """Leading tokens that each living engine holds in whole blocks of at least 16, by its own account."""
+        """Leading tokens that each engine with a filled cache says it holds, in whole blocks of 16 or more."""
         held = {}
         for spec in lab.ENGINES:
-            if spec.name not in self.dead:
+            if spec.name not in self.dead | self.empty:
                 said = await self.lab.post(f"{self.lab.engines[spec.name].http}/truth", {"token_ids": tokens})
                 held[spec.name] = said["held_tokens"] // max(16, spec.block_size) * max(16, spec.block_size)
         return held
@@ -93,7 +95,9 @@ class Demo:
 
     async def generate(self, engine: str, turn: workload.Turn) -> None:
         body = {"token_ids": turn.token_ids, "max_tokens": turn.max_tokens}
-        await self.lab.post(f"{self.lab.engines[engine].http}/v1/generate", body)
+        said = await self.lab.post(f"{self.lab.engines[engine].http}/v1/generate", body)
+        self.evicted += said["evicted_blocks"]
+        self.empty.discard(engine)
 
     async def chat(self, count: int) -> list[workload.Turn]:
         """Serve turns: ask first, check the answer, then send the prompt where the workload wants it."""
@@ -110,6 +114,10 @@ class Demo:
     async def states(self) -> dict[str, str]:
         snapshot = await self.lab.get(f"{self.lab.admin}/snapshot")
         return {row["replicaId"]: row["state"] for row in snapshot["replicas"]}
+
+    async def sessions(self) -> dict[str, str]:
+        snapshot = await self.lab.get(f"{self.lab.admin}/snapshot")
+        return {row["replicaId"]: row["session"] for row in snapshot["replicas"]}
 
     async def follow_up(self, served: list[workload.Turn], engine: str) -> workload.Turn:
         """A turn whose prompt `engine` holds best of all, by its own account."""
@@ -155,25 +163,12 @@ class Demo:
         served = await self.chat(count)
         tally = ", ".join(f"{number} {reason}" for reason, number in self.seen.most_common())
         self.say(f"{sum(self.seen.values())} answers right: {tally}")
-        evicted = await self.evictions()
-        self.say(f"the engines' LRU evicted {evicted} blocks meanwhile; evicted prefixes were not credited")
+        self.say(f"the engines' LRU evicted {self.evicted} blocks meanwhile; evicted prefixes were not credited")
         typical = sorted(self.latencies)[len(self.latencies) // 2]
         self.say(
             f"median time inside the server {typical} µs; the last event was visible after at most {self.slowest:.2f} s"
         )
         return served
-
-    async def evictions(self) -> int:
-        total = 0
-        for spec in lab.ENGINES:
-            async with self.lab.http.get(f"{self.lab.engines[spec.name].http}/metrics") as answer:
-                lines = (await answer.text()).splitlines()
-            total += sum(
-                int(float(line.rsplit(" ", 1)[1]))
-                for line in lines
-                if line.startswith("enginesim:evicted_blocks_total")
-            )
-        return total
 
     async def kill_engine(self, served: list[workload.Turn]) -> tuple[workload.Turn, Answer, datetime]:
         self.step("Kill an engine with -9: the route moves within 5 s")
@@ -196,6 +191,7 @@ class Demo:
         self.say(f"after {took:.1f} s: {after.reason} → {after.best or 'nobody'} (engine-a is {state})")
         await self.lab.start_engine(lab.ENGINES[0])
         self.dead.discard("engine-a")
+        self.empty.add("engine-a")
         await self.all_complete()
         self.say("engine-a is back under the same name with an empty cache: nothing of its old life is credited")
         await self.checked(turn.token_ids)
@@ -205,8 +201,8 @@ class Demo:
         self.step("Kill subscribers with -9 while chat goes on: with a replay socket exact, without one partial")
         await self.chat(count)
         for spec in (lab.ENGINES[0], lab.ENGINES[1]):
-            process = self.lab.processes[f"subscriber-{spec.name}"]
-            await process.kill()
+            before = (await self.sessions())[spec.name]
+            await self.lab.processes[f"subscriber-{spec.name}"].kill()
             missed = [next(self.turns) for _ in range(count // 3)]
             for turn in missed:
                 await self.generate(spec.name, turn)
@@ -215,8 +211,8 @@ class Demo:
             await self.lab.start_subscriber(spec)
             wanted = "complete" if spec.replay else "partial"
 
-            async def is_wanted(name: str = spec.name, wanted: str = wanted) -> bool:
-                return (await self.states()).get(name) == wanted
+            async def is_wanted(name: str = spec.name, wanted: str = wanted, before: str = before) -> bool:
+                return (await self.states()).get(name) == wanted and (await self.sessions())[name] != before
 
             took = await self.lab.until(is_wanted, what=f"{spec.name} to be {wanted}")
             for turn in missed:

@@ -39,14 +39,14 @@ class EngineSpec(msgspec.Struct, frozen=True):
     scheme: str
     block_size: int
     replay: bool
-    capacity: int = 600  # blocks
+    capacity: int  # blocks
 
 
 #: The demo's three: newest wire form; an older array form, no replay socket, other block size; SGLang with small pages.
 ENGINES: Final = (
-    EngineSpec("engine-a", "vllm-0.33", "vllm", 16, True),
-    EngineSpec("engine-b", "vllm-0.13", "vllm", 32, False, 300),
-    EngineSpec("engine-c", "sglang-0.5.22", "vllm", 4, True, 2400),
+    EngineSpec("engine-a", "vllm-0.33", "vllm", 16, True, 320),
+    EngineSpec("engine-b", "vllm-0.13", "vllm", 32, False, 160),
+    EngineSpec("engine-c", "sglang-0.5.22", "vllm", 4, True, 1280),
 )
 
 

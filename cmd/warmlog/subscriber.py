@@ -202,7 +202,7 @@ class Wiring:
             values["engine-metrics-url"],
             metrics.Options(
                 model=values["engine-model-name"],
-                rank=consumed.source.rank if values["data-parallel-size"] > 1 else None,
+                rank=consumed.source.where.rank if values["data-parallel-size"] > 1 else None,
                 tier=values["cache-tier"],
                 cache_bytes=values["engine-cache-size-bytes"],
                 ceiling=values["max-concurrency-ceiling"],
@@ -238,7 +238,7 @@ async def listen_and_tell(values: flags.Values) -> int:
                 wiring = Wiring(values, tasks)
                 connecting = tasks.create_task(connect(values, wiring, closing), name="connect")
                 consumers = [wiring.consume(where) for where in plan.ranks]
-                working = [tasks.create_task(one.run(), name=f"read {one.source.endpoint}") for one in consumers]
+                working = [tasks.create_task(one.run(), name=f"read {one.source.where.events}") for one in consumers]
                 working += [tasks.create_task(keep_time(one)) for one in consumers]
                 if values["engine-metrics-url"]:
                     working += [tasks.create_task(wiring.scrape(one)) for one in consumers]

@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from eventstore import kvwire
-from subscribers.kvevents import batch, decode, facts, replica, table
+from subscribers.kvevents import batch, decode, endpoints, facts, replica, table
 
 log = structlog.get_logger()
 
@@ -71,8 +71,7 @@ class Restored(msgspec.Struct, frozen=True):
 class Source(Protocol):
     """What a consumer needs of source.Source."""
 
-    rank: int
-    endpoint: str
+    where: endpoints.RankEndpoints
 
     def follow(self) -> AsyncGenerator[facts.Fact, None]: ...
 
@@ -113,7 +112,7 @@ class Consumer:
     ) -> None:
         self.source = source
         self.counters = Counters()
-        self.ranks = {source.rank: own}
+        self.ranks = {source.where.rank: own}
         self._own = own
         self._open_rank = open_rank
         self._replay = replay
@@ -214,9 +213,9 @@ class Consumer:
 
     def _rank(self, number: int | None) -> Rank:
         if number is None or number in self.ranks:
-            return self.ranks[self.source.rank if number is None else number]
+            return self.ranks[self.source.where.rank if number is None else number]
         self.counters.foreign_ranks += 1
-        log.info("another rank speaks on this socket", endpoint=self.source.endpoint, rank=number)
+        log.info("another rank speaks on this socket", endpoint=self.source.where.events, rank=number)
         rank = self.ranks[number] = self._open_rank(number)
         rank.replica.begin("partial" if self._own.replica.coverage == "partial" else "complete", "start")
         return rank
