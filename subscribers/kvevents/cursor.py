@@ -11,29 +11,30 @@ it is still the same process. Three standings:
 `live` and `applied` are separate watermarks: replay runs ahead of the live frames that wait in the queue, and those
 are recognised by number and hash and applied once. A live number that is not above the last live one is a new life.
 
-Not here: sockets and time (source.py), what a batch contains. Nothing raises.
+Not here: when to ask (sequencer.py), what a batch contains. Nothing raises.
 Rules: TR-03, TR-04, TR-05, TR-06; docs/design/0001-kv-wire.md.
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from subscribers.kvevents import facts
 
 Standing = Literal["new", "doubtful", "sure"]
-_NOTHING: Mapping[int, int] = {}
+NOTHING: Final = -1
+_NONE: Mapping[int, int] = {}
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """Watermarks of one engine life; -1 stands for none."""
+    """Watermarks of one engine life."""
 
     standing: Standing = "new"
-    applied: int = -1
+    applied: int = NOTHING
     digest: int = 0  # of the applied batch
-    live: int = -1
-    replayed: Mapping[int, int] = _NOTHING  # number -> digest of replayed batches that live frames may repeat
+    live: int = NOTHING
+    replayed: Mapping[int, int] = _NONE  # number -> digest of replayed batches that live frames may repeat
     ended: str = ""  # why the life before this one is over; empty at first contact
 
     @property
@@ -181,10 +182,10 @@ def skipped(cursor: Cursor, seq: int) -> Cursor:
     return msgspec.structs.replace(cursor, live=seq)
 
 
-def confirmed(cursor: Cursor, *, live: int = -1) -> Cursor:
-    return msgspec.structs.replace(cursor, standing="sure", live=max(live, cursor.live))
+def confirmed(cursor: Cursor) -> Cursor:
+    return msgspec.structs.replace(cursor, standing="sure")
 
 
-def emptied(cursor: Cursor) -> Cursor:
+def emptied() -> Cursor:
     """The cursor of a life that has published nothing yet."""
     return Cursor("sure")
