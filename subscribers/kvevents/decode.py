@@ -1,8 +1,11 @@
 """One ZMQ payload of vLLM or SGLang, of any version, as canonical events. Never raises: what is wrong is a `Problem`.
 
 Two ways give the same answer (a differential test keeps them equal). The fast one decodes the whole batch in one go
-with typed structures. When it refuses, the patient one (lenient.py) reads event by event, so that one bad event loses
-no other (KV-14). Payloads over 16 MiB are refused unread; memory stays within a small multiple of the payload.
+with typed structures and never looks at fields that we do not use. When it refuses, the patient one (lenient.py) reads
+event by event, so that one bad event loses no other (KV-14).
+
+Payloads over 64 MiB are refused unread (SGLang with pages of one token fills 24 MiB with a prompt of 128k). Memory is
+a multiple of the payload: 10 bytes a byte for events, 70 for the most wasteful nesting; declared lengths cost nothing.
 
 Not here: frames and sequence numbers (sockets), what events mean (table.py).
 
@@ -18,7 +21,9 @@ import msgspec
 from handlers.prefixindex import keys
 from subscribers.kvevents import batch, lenient
 
-MAX_PAYLOAD: Final = 16 * 1024 * 1024
+MAX_PAYLOAD: Final = 64 * 1024 * 1024
+_SHORTEST_EVENT: Final = 8  # bytes on average; what has less holds no events that we know
+_MAX_PROBLEMS: Final = 32  # kept per batch and loss; the rest is counted in one more line
 _LONGEST_REASON: Final = 200
 
 _Hash = int | bytes  # text hashes take the patient way: msgspec keeps one text-like type per union
@@ -53,7 +58,7 @@ class _ClearedArray(msgspec.Struct, array_like=True, tag=lenient.CLEARED, gc=Fal
 class _StoredMap(msgspec.Struct, tag=lenient.STORED, gc=False):
     block_hashes: list[_Hash]
     block_size: _Size
-    parent_block_hash: _Hash | None = None
+    parent_block_hash: _Hash | None  # no default: a renamed field must not make roots of all blocks
     token_ids: _Tokens | None = None
     lora_id: int | None = None
     medium: str | None = None
@@ -92,7 +97,7 @@ class _MapBatch(msgspec.Struct, array_like=True, gc=False):
 
 class _RawBatch(msgspec.Struct, array_like=True, gc=False):
     ts: float
-    events: list[msgspec.Raw]
+    events: msgspec.Raw
     rank: Any = None
 
 
@@ -100,7 +105,7 @@ class _RawOuterMap(msgspec.Struct, gc=False):
     """A build between releases sent the outer batch as a map too (KV-15)."""
 
     ts: float
-    events: list[msgspec.Raw]
+    events: msgspec.Raw
     data_parallel_rank: Any = None
     attn_dp_rank: Any = None
 
@@ -113,6 +118,7 @@ _array_batch = msgspec.msgpack.Decoder(_ArrayBatch).decode
 _map_batch = msgspec.msgpack.Decoder(_MapBatch).decode
 _raw_batch = msgspec.msgpack.Decoder(_RawBatch).decode
 _raw_outer_map = msgspec.msgpack.Decoder(_RawOuterMap).decode
+_raw_events = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _anything = msgspec.msgpack.Decoder().decode
 
 #: All that decoding bytes of a stranger may raise. OverflowError: a token id that is no u32.
@@ -238,7 +244,7 @@ def _undecodable(reason: object) -> batch.Batch:
     return batch.Batch(0.0, (), None, (problem,))
 
 
-def _one_event(raw: bytes) -> batch.Event | batch.Problem:
+def _one_event(raw: memoryview) -> batch.Event | batch.Problem:
     try:
         event = _anything(raw)
     except _REFUSALS as error:
@@ -253,30 +259,61 @@ def _one_event(raw: bytes) -> batch.Event | batch.Problem:
         return batch.Problem(loss, "malformed", f"{tag or 'event'} dropped: {_line(error)}")
 
 
+def _split(events: msgspec.Raw) -> list[msgspec.Raw]:
+    """The bytes of each event. Raises one of _REFUSALS."""
+    raw = memoryview(events)
+    header = {0xDC: 3, 0xDD: 5}.get(raw[0], 1)
+    declared = int.from_bytes(raw[1:header], "big") if header > 1 else 0
+    if declared * _SHORTEST_EVENT > len(raw):
+        raise ValueError(f"{declared} events in {len(raw)} bytes")
+    return _raw_events(raw)
+
+
+class _Problems:
+    """A batch's problems, bounded: a line for the first of each loss, and one for how many more there were."""
+
+    def __init__(self) -> None:
+        self._kept: list[batch.Problem] = []
+        self._counts: dict[batch.Loss, int] = {}
+
+    def add(self, problem: batch.Problem) -> None:
+        seen = self._counts[problem.loss] = self._counts.get(problem.loss, 0) + 1
+        if seen <= _MAX_PROBLEMS:
+            self._kept.append(problem)
+
+    def all(self) -> tuple[batch.Problem, ...]:
+        more = [
+            batch.Problem(loss, "malformed", f"{count - _MAX_PROBLEMS} more events like these")
+            for loss, count in self._counts.items()
+            if count > _MAX_PROBLEMS
+        ]
+        return (*self._kept, *more)
+
+
 def patient(payload: bytes) -> batch.Batch:
     """Event by event: what `decode` gives when the fast way refuses. Public for the differential test."""
     try:
         wire = _raw_outer_map(payload) if payload and _is_map(payload[0]) else _raw_batch(payload)
+        raw_events = _split(wire.events)
     except _REFUSALS as error:
         return _undecodable(error)
     events: list[batch.Event] = []
-    problems: list[batch.Problem] = []
+    problems = _Problems()
     forms: set[batch.Form] = set()
-    for raw in wire.events:
+    for raw in raw_events:
         view = memoryview(raw)
         forms.add("map" if _is_map(view[0]) else "array")
-        outcome = _one_event(view)  # type: ignore[arg-type]  # a decoder takes any buffer
+        outcome = _one_event(view)
         if isinstance(outcome, batch.Problem):
-            problems.append(outcome)
+            problems.add(outcome)
         else:
             events.append(outcome)
     rank = wire.rank
     if rank is not None and type(rank) is not int:
-        problems.append(batch.Problem(batch.Loss.NOTHING, "rank", f"rank of type {type(rank).__name__} ignored"))
+        problems.add(batch.Problem(batch.Loss.NOTHING, "rank", f"rank of type {type(rank).__name__} ignored"))
         rank = None
-    return batch.Batch(
-        wire.ts, events, rank, tuple(problems), "mixed" if len(forms) > 1 else forms.pop() if forms else "none"
-    )
+    form: batch.Form = "mixed" if len(forms) > 1 else forms.pop() if forms else "none"
+    return batch.Batch(wire.ts, events, rank, problems.all(), form)
 
 
 def decode(payload: bytes) -> batch.Batch:

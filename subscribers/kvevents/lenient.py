@@ -1,7 +1,8 @@
 """One event of any form, read field by field: the slow and patient way, taken when the fast one (decode.py) refuses.
 
-Fields of arrays are found by position and of maps by name; a missing tail, an absent key and null are equal; a surplus
-tail and unknown keys are ignored. A field that we use and that has another type raises `Malformed` with its name.
+Fields of arrays are found by position and of maps by name; a missing tail, an absent key and null are equal, but for
+the parent: a renamed field must not make roots of all blocks. A surplus tail and unknown keys are ignored. A field
+that we use and that has another type raises `Malformed` with its name.
 
 Not here: whole batches. Rules: KV-01, KV-02, KV-03, KV-06, KV-07, KV-16, KV-17 of the schema history.
 """
@@ -110,7 +111,9 @@ def _per_block_extras(fields: dict[str, Any]) -> list[list[Any] | None] | None:
 
 
 def _stored(fields: dict[str, Any]) -> batch.Stored:
-    parent = fields.get("parent_block_hash")
+    if "parent_block_hash" not in fields:
+        raise Malformed("parent_block_hash is missing, which is not the same as null")
+    parent = fields["parent_block_hash"]
     block_size = fields.get("block_size")
     if type(block_size) is not int or block_size < 0:
         raise Malformed(f"block_size must be a number from 0, not {block_size!r:.40}")
