@@ -12,18 +12,25 @@ Rules: spec/inferencecache.md sections 1.7, 1.9, 1.10; design.md section 4.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 from aiohttp import web
 
-from subscribers.http import hotpath, identity, intake, probes, replies
+from subscribers import metrics
+from subscribers.http import gate, hotpath, identity, intake, probes, replies
 
 log = structlog.get_logger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 #: From the first byte of a body to the last.
 _BODY_SECONDS: Final = 10.0
+
+
+class Meter(Protocol):
+    """Told of every answer; `path` is the route's pattern, or `other`."""
+
+    def answered(self, path: str, code: int) -> None: ...
 
 
 def response(reply: replies.Reply) -> web.Response:
@@ -41,8 +48,17 @@ def create_app(
     probe_index: probes.Index,
     kv_intake: intake.Intake,
     authenticate: identity.Authenticate,
+    meter: Meter | None = None,
 ) -> web.Application:
     """The application. `snapshot` gives the JSON of the whole answer and must not block for long."""
+
+    @web.middleware
+    async def counted(request: web.Request, handler: Handler) -> web.StreamResponse:
+        answer = await handler(request)
+        if meter is not None:
+            resource = request.match_info.route.resource
+            meter.answered(metrics.OTHER if resource is None else resource.canonical, answer.status)
+        return answer
 
     def guarded(purpose: identity.Purpose, handler: Handler) -> Handler:
         async def guard(request: web.Request) -> web.StreamResponse:
@@ -76,7 +92,7 @@ def create_app(
         tenant, replica = request.match_info["tenant"], request.match_info["replica"]
         return response(await kv_intake.accept(tenant, replica, models[0], body))
 
-    app = web.Application(middlewares=[one_line_errors], client_max_size=intake.BODY_LIMIT)
+    app = web.Application(middlewares=[counted, one_line_errors], client_max_size=intake.BODY_LIMIT)
     app.router.add_get("/snapshot", guarded("snapshot", get_snapshot), allow_head=False)
     app.router.add_post("/probe", guarded("probe", post_probe))
     app.router.add_post("/v1/intake/kv/{tenant}/{replica}", guarded("intake", post_kv))
@@ -122,23 +138,47 @@ async def one_line_errors(request: web.Request, handler: Handler) -> web.StreamR
 class AdminServer:
     """The application on a port. `start` once, `stop` once."""
 
-    def __init__(self, app: web.Application, *, grace: float = 5.0) -> None:
-        """`grace` is how many seconds requests in flight have when the server stops."""
+    def __init__(
+        self,
+        app: web.Application,
+        *,
+        grace: float = 5.0,
+        connections: int = gate.CONNECTIONS,
+        first_request_seconds: float = gate.FIRST_REQUEST_SECONDS,
+    ) -> None:
+        """`grace` is how many seconds requests in flight have when the server stops; the rest as gate.Gate."""
+        app.middlewares.insert(0, self._note)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=grace)
+        self._connections, self._seconds = connections, first_request_seconds
+        self._gate: gate.Gate | None = None
+        self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port. Raises hotpath.ListenError."""
         await self._runner.setup()
+        assert self._runner.server is not None  # set up just now
+        self._gate = gate.Gate(self._runner.server, connections=self._connections, seconds=self._seconds)
         try:
-            await web.TCPSite(self._runner, host, port).start()
+            self._server = await asyncio.get_running_loop().create_server(self._gate.connect, host, port)
         except OSError as error:
             await self._runner.cleanup()
             raise hotpath.ListenError(
                 f"cannot listen on {host}:{port} ({error.strerror or error}); free it or choose another address"
             ) from error
-        bound: int = self._runner.addresses[0][1]
+        self._gate.start()
+        bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
     async def stop(self) -> None:
         """Accept no more, let requests in flight finish."""
+        if self._server is not None:
+            self._server.close()
+        if self._gate is not None:
+            self._gate.stop()
         await self._runner.cleanup()
+
+    @web.middleware
+    async def _note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self._gate is not None:
+            self._gate.seen(request.protocol)
+        return await handler(request)

@@ -40,6 +40,20 @@ class HttpMeter:
         counter.value += 1
 
 
+class AdminMeter:
+    """admin.Meter that counts. `path` is a route's pattern, never what a client wrote."""
+
+    def __init__(self, registry: metrics.Registry) -> None:
+        self._answers = registry.counter(
+            "warmlog_admin_answers_total",
+            "Answers given on the admin port (snapshot, probe, intake), by route and status code.",
+            ("route", "code"),
+        )
+
+    def answered(self, path: str, code: int) -> None:
+        self._answers.labels(path, str(code)).add()
+
+
 class LookupMeter:
     """What lookups came to, over every transport."""
 

@@ -12,7 +12,8 @@ import pytest
 import structlog
 
 from eventstore import kvwire, memory, store, subjects
-from subscribers.http import admin, hotpath, identity, intake, orders, probes
+from subscribers import metrics
+from subscribers.http import admin, hotpath, identity, intake, meters, orders, probes
 from subscribers.kvevents import sink
 
 
@@ -43,6 +44,7 @@ class World:
         self.seen: list[tuple[Mapping[str, str], identity.Purpose]] = []
         self.refusal: identity.Refusal | None = None
         self.url = ""
+        self.registry = metrics.Registry()
 
     async def authenticate(
         self, headers: Mapping[str, str], purpose: identity.Purpose
@@ -66,8 +68,11 @@ async def world() -> AsyncIterator[World]:
             probe_index=Index(),
             kv_intake=intake.Intake(made.kv.publish, made.box),
             authenticate=made.authenticate,
+            meter=meters.AdminMeter(made.registry),
         ),
         grace=0.2,
+        connections=20,
+        first_request_seconds=1.0,
     )
     made.url = f"http://127.0.0.1:{await server.start('127.0.0.1', 0)}"
     yield made
@@ -150,6 +155,35 @@ async def test_every_endpoint_asks_who_is_there_first(http: aiohttp.ClientSessio
     assert headers["Authorization"] == "Bearer x"
     assert purpose == {"/snapshot": "snapshot", "/probe": "probe"}.get(path, "intake")
     assert (await world.kv.extent()).last == 0
+
+
+async def test_answers_are_counted_by_route_and_never_by_what_a_client_wrote(
+    http: aiohttp.ClientSession, world: World
+) -> None:
+    for path in ("/snapshot", "/v1/intake/kv/secret/r", "/secret"):
+        async with http.get(path) as answer:
+            await answer.read()
+    text = world.registry.render().decode()
+    assert 'warmlog_admin_answers_total{route="/snapshot",code="200"} 1' in text
+    assert 'warmlog_admin_answers_total{route="other",code="404"} 1' in text
+    assert "secret" not in text
+
+
+async def test_clients_that_only_connect_are_bounded_and_ended(world: World) -> None:
+    port = int(world.url.rpartition(":")[2])
+    clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(21)]
+    turned_away = await clients[-1][0].read(-1)
+    assert turned_away.startswith(b"HTTP/1.1 503 ")
+    assert b"retry-after: 1" in turned_away
+    clients[0][1].write(b"GET /snapshot HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert (await clients[0][0].readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
+    clients[1][1].write(b"GET /snapsh")
+    assert await asyncio.wait_for(clients[1][0].read(-1), 4) == b""
+    assert await clients[2][0].read(-1) == b""
+    assert not clients[0][0].at_eof(), "a client that asked something is aiohttp's"
+    for _, writer in clients:
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_a_port_in_use_is_one_line_that_names_it(world: World) -> None:

@@ -74,9 +74,13 @@ async def server() -> AsyncIterator[Server]:
     await made.bus.hear(orders.ALL_ORDERS, made.box.hear)
     await lookups.serve_nats(made.bus, made.edge)
     follower = asyncio.create_task(made.follow())
-    yield made
-    follower.cancel()
-    await asyncio.gather(follower, return_exceptions=True)
+    try:
+        yield made
+    finally:
+        await made.admin.stop()
+        await made.listener.drain(grace=0.2)
+        follower.cancel()
+        await asyncio.gather(follower, return_exceptions=True)
 
 
 async def test_a_block_that_was_posted_is_a_match_on_both_transports_and_by_both_forms(server: Server) -> None:
@@ -85,6 +89,15 @@ async def test_a_block_that_was_posted_is_a_match_on_both_transports_and_by_both
     way = sink.IntakeSink(f"http://127.0.0.1:{admin_port}", tenant="t", model=MODEL, replica="r0")
     heard: list[kvwire.Control] = []
     await way.listen(heard.append)
+    try:
+        await journey(server, way, heard, lookup_port, admin_port)
+    finally:
+        await way.close()
+
+
+async def journey(
+    server: Server, way: sink.Sink, heard: list[kvwire.Control], lookup_port: int, admin_port: int
+) -> None:
     async with aiohttp.ClientSession(f"http://127.0.0.1:{lookup_port}") as http:
         head = (kvwire.VERSION, "uid", "s1")
         await way.send(kvwire.encode(kvwire.Begin(*head, 0, 0, 0, MODEL, "vllm", "complete", "start")))
@@ -127,9 +140,6 @@ async def test_a_block_that_was_posted_is_a_match_on_both_transports_and_by_both
         probe = {"backend": "a/b", "model": MODEL, "hashScheme": "vllm"}
         async with http.post("/probe", json=probe) as answer:
             assert await answer.json() == {"backend": "a/b", "ingest": "ok", "routing": "ok", "t2": "skipped"}
-    await way.close()
-    await server.admin.stop()
-    await server.listener.drain(grace=1)
 
 
 def scores(answer: dict[str, Any]) -> list[tuple[str, int]]:

@@ -1,6 +1,7 @@
 """Any bytes in any pieces: the server answers or closes, and stays able to serve the next client."""
 
 import asyncio
+import re
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -48,7 +49,7 @@ def mutated(draw: st.DrawFn) -> bytes:
     return bytes(raw)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(raw=st.one_of(st.binary(max_size=500), mutated()), cuts=st.lists(st.integers(1, 200), max_size=6))
 def test_any_bytes_are_answered_or_the_connection_waits_or_ends(raw: bytes, cuts: list[int]) -> None:
     asyncio.run(any_bytes(raw, cuts))
@@ -75,3 +76,24 @@ async def any_bytes(raw: bytes, cuts: list[int]) -> None:
     other.send(get(b"/healthz"))
     assert other.answer().body == b"ok\n"
     listener.detach()
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(raw=mutated(), cuts=st.lists(st.integers(1, 60), min_size=1, max_size=8))
+def test_how_the_bytes_were_cut_makes_no_difference_to_what_is_answered(raw: bytes, cuts: list[int]) -> None:
+    assert asyncio.run(transcript(raw, [len(raw)])) == asyncio.run(transcript(raw, cuts))
+
+
+async def transcript(raw: bytes, cuts: list[int]) -> tuple[bytes, bool]:
+    """Everything that was answered to bytes delivered in pieces, without dates; and whether the connection ended."""
+    listener = client_side.listener()
+    client, at = Client(listener), 0
+    for size in [*cuts, len(raw)]:
+        if raw[at : at + size]:
+            client.send(raw[at : at + size])
+        at += size
+    for _ in range(5):
+        await asyncio.sleep(0)
+    listener.detach()
+    ended = client.transport.closed or client.transport.eof
+    return re.sub(rb"date: [^\r]+\r\n", b"", bytes(client.transport.written)), ended
