@@ -92,6 +92,8 @@ async def index_at(
 ) -> tuple[index.Index, policies.Policies, Moment]:
     """The index and the policies of the newest moment at or before `at`. Raises ReplayError."""
     await same_incarnation(log, at)
+    if isinstance(at, when.Sequence) and at.number > (end := (await log.extent()).last):
+        raise replay.ReplayError(f"position {at.number} lies in the future: the log ends at {end}")
     paired = await replay.moment(log, until(at))
     used = Moment(paired.control.sequence, paired.time_ns, paired.kv)
     extent = await kv.extent()

@@ -1,0 +1,203 @@
+"""`warmlog dev` and the tools that find it: one process tree for the module. Excluded: what the demo shows."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import natsserver
+
+POLICY = """
+apiVersion: inferencecache.io/v1alpha1
+kind: CachePolicy
+metadata: {name: eager, namespace: team-a}
+spec: {minimumMatchedTokens: 16, affinityRouting: Disabled}
+---
+apiVersion: inferencecache.io/v1alpha1
+kind: CacheTenant
+metadata: {name: team-a, namespace: team-a}
+spec: {tenantID: team-a, quota: {maxIndexEntries: 100000}}
+"""
+PROMPT = ["--tenant-id=team-a", "--model-id=demo-model", "--token-ids=1..320"]
+
+
+class Dev:
+    def __init__(self, directory: Path, policies: Path) -> None:
+        self.directory, self.policies = directory, policies
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "warmlog", "dev", f"--dir={directory}", f"--policies={policies}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.said = ""
+
+    def wait(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said += line
+            if "Ctrl-C" in line:
+                return
+        raise AssertionError(self.said)
+
+    @property
+    def note(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.directory / "dev.json").read_text())
+        return found
+
+    def tool(self, *words: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "warmlog", *words, f"--dir={self.directory}"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
+    natsserver.require()
+    policies = tmp_path_factory.mktemp("policies")
+    (policies / "team-a.yaml").write_text(POLICY)
+    running = Dev(tmp_path_factory.mktemp("dev"), policies)
+    try:
+        running.wait()
+        engine = next(line.split()[1] for line in running.said.splitlines() if line.startswith("engine-a"))
+        body = json.dumps({"token_ids": list(range(1, 321)), "max_tokens": 1}).encode()
+        for _ in range(2):
+            urllib.request.urlopen(urllib.request.Request(f"{engine}/v1/generate", data=body)).read()
+        deadline = time.monotonic() + 10
+        while "PREFIX_MATCH" not in running.tool("lookup", *PROMPT) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        yield running
+    finally:
+        running.process.send_signal(signal.SIGTERM)
+        running.process.wait(15)
+        if running.process.stdout is not None:
+            running.process.stdout.close()
+
+
+def test_everything_listens_on_loopback_and_the_token_is_private(dev: Dev) -> None:
+    assert dev.note["nats"].startswith("nats://127.0.0.1:")
+    assert dev.note["lookup"].startswith("http://127.0.0.1:")
+    assert (dev.directory / "dev.json").stat().st_mode & 0o077 == 0
+    assert (dev.directory / "token").stat().st_mode & 0o077 == 0
+
+
+def test_lookup_answers_over_http_and_over_nats_alike(dev: Dev) -> None:
+    over_http = json.loads(dev.tool("lookup", *PROMPT, "-o", "json"))["answer"]
+    over_nats = json.loads(
+        dev.tool(
+            "lookup", *PROMPT, "-o", "json", f"--nats={dev.note['nats']}", f"--nats-token-file={dev.directory}/token"
+        )
+    )["answer"]
+    assert over_http["replica_scores"] == over_nats["replica_scores"]
+    assert over_http["replica_scores"][0]["replica_id"] == "engine-a"
+    assert over_http["replica_scores"][0]["matched_tokens"] == 320
+
+
+def test_lookup_explains_each_replica(dev: Dev) -> None:
+    said = dev.tool("lookup", *PROMPT, "--explain")
+    assert "freshness 1.000" in said
+    assert "engine-b" in said
+
+
+def test_a_no_hint_says_which_cause_it_was(dev: Dev) -> None:
+    said = dev.tool("lookup", "--tenant-id=team-a", "--model-id=demo-model", "--token-ids=1..3")
+    assert said.startswith("NO_HINT: ")
+
+
+def test_policies_from_the_directory_are_in_the_log_and_in_force(dev: Dev) -> None:
+    kinds = [json.loads(line)["event"]["type"] for line in dev.tool("events", "-o", "json").splitlines()]
+    assert kinds.count("io.warmlog.object.seen.v1") == 2
+    assert kinds.count("io.warmlog.kind.listed.v1") == 2
+    world = json.loads(dev.tool("replay", "--about", "cachepolicy/team-a/eager", "-o", "json"))
+    assert world["policies"]["team-a/eager"]["spec"]["minimumMatchedTokens"] == 16
+    short = json.loads(dev.tool("lookup", *PROMPT[:2], "--token-ids=1..16", "-o", "json"))["answer"]
+    assert short["replica_scores"][0]["matched_tokens"] == 16, "the policy's floor of 16, not the default of 64"
+
+
+def test_the_past_is_the_same_for_ever(dev: Dev) -> None:
+    time.sleep(2.2)  # a moment is recorded every second
+    now = json.loads(dev.tool("lookup", *PROMPT, "-o", "json"))["answer"]
+    last = json.loads(dev.tool("events", "--type=moment", "--last=1", "-o", "json"))["sequence"]
+    told = [json.loads(dev.tool("lookup", *PROMPT, f"--at={last}", "-o", "json")) for _ in range(2)]
+    assert told[0]["answer"]["replica_scores"] == told[1]["answer"]["replica_scores"] == now["replica_scores"]
+    assert told[0]["moment"].startswith(f"moment #{last} ")
+    folded = [dev.tool("replay", f"--at={last}", "--index", "-o", "json") for _ in range(2)]
+    assert folded[0] == folded[1]
+
+
+def test_events_are_filtered_by_what_they_are_about(dev: Dev) -> None:
+    lines = dev.tool("events", "--about=replica/team-a/engine-a", "-o", "json").splitlines()
+    assert lines
+    assert {json.loads(line)["event"]["data"]["replica"] for line in lines} == {"engine-a"}
+    assert dev.tool("events", "--since=-1h", "--type=settings.seen").count("settings.seen") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["lookup", "--model-id=m"], 2, "give --token-ids or --prefix-hash"),
+        (["lookup", *PROMPT, "--at=yesterday"], 2, "is no moment"),
+        (["lookup", *PROMPT, "--at=2001-01-01"], 1, "no moment was recorded"),
+        (["lookup", *PROMPT, "--at=99999999"], 1, "lies in the future"),
+        (["events", "--about=pod"], 2, "is not KIND/NAMESPACE/NAME"),
+        (["events", "--since=soon"], 2, "--since: 'soon' is no moment"),
+        (["replay", "--at=99999999"], 1, "lies in the future"),
+        (["replay", "--at=elsewhere.1:1"], 1, "another incarnation"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_question_that_cannot_be_answered_says_why(dev: Dev, words: list[str], code: int, says: str) -> None:
+    assert says in dev.tool(*words, code=code)
+
+
+def test_a_second_dev_on_the_same_directory_is_refused(dev: Dev) -> None:
+    assert f"pid {dev.process.pid}" in dev.tool("dev", code=3)
+
+
+def test_tools_without_a_dev_say_what_to_give(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "warmlog", "events", f"--dir={tmp_path}"], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "give --nats, or start `warmlog dev`" in done.stderr
+
+
+def test_metrics_ready_and_snapshot_answer(dev: Dev) -> None:
+    with urllib.request.urlopen(f"{dev.note['lookup']}/metrics") as answer:
+        page = answer.read().decode()
+    assert 'warmlog_index_replicas{state="complete"}' in page
+    with urllib.request.urlopen(f"{dev.note['lookup']}/readyz") as answer:
+        assert json.load(answer)["ready"] is True
+    with urllib.request.urlopen(f"{dev.note['admin']}/snapshot") as answer:
+        assert {row["replicaId"] for row in json.load(answer)["replicas"]} == {"engine-a", "engine-b", "engine-c"}
+
+
+def test_ctrl_c_stops_everything_by_pid_and_leaves_no_note(tmp_path: Path) -> None:
+    natsserver.require()
+    (tmp_path / "policies").mkdir()
+    running = Dev(tmp_path / "state", tmp_path / "policies")
+    running.wait()
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(running.process.pid)], capture_output=True, text=True)
+    pids = [int(pid) for pid in children.stdout.split()]
+    assert len(pids) == 8, "nats-server, three engines, three subscribers, a server"
+    running.process.send_signal(signal.SIGINT)
+    assert running.process.wait(20) == 0
+    assert running.process.stdout is not None
+    running.process.stdout.close()
+    assert not (tmp_path / "state" / "dev.json").exists()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
