@@ -2,13 +2,14 @@
 
 After `NewLife`, `Gap`, and an `Attached` that does not continue, the consumer's table is void: it starts empty. It is
 `complete` when every batch since the engine's own empty start follows; otherwise the replica is partial. `Gone` ends
-the session; what comes after it begins with one of those three.
+the session, and NewLife comes before the next batch. A connection that comes back to the same life changes nothing.
 
     first contact           Attached, then Batch …
     journal still valid     Attached(continued), then Batch …
     journal of another life NewLife, then Batch …
     numbers missing         Bridged when replay had them all, else Gap; batches follow in both cases
     engine restarted        Disconnected, (Gone after 2 s), Connected, NewLife, then Batch …
+    connection interrupted  Disconnected, Connected, then Batch …
 
 Rules: design.md section 3; docs/design/0001-kv-wire.md; TR-03 to TR-06.
 """
@@ -37,8 +38,9 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
 
 class Attached(msgspec.Struct, frozen=True):
-    """First contact. `seq` is the number of the batch that follows. `continued`: exactly after the journal's position,
-    the table and its coverage stand as they were; otherwise the table starts empty, `complete` or not."""
+    """First contact, once per process at most. `seq` is the number of the batch that follows. `continued`: exactly
+    after the journal's position, the table and its coverage stand as they were (`complete` says nothing then);
+    otherwise the table starts empty, `complete` or not."""
 
     seq: int
     complete: bool

@@ -5,7 +5,7 @@ socket, feeds every reply to `replied` until `enough`, and then says `answered`.
 
     question from       when                                     afterwards
     0                   first contact; another life was seen     complete, if the answer begins at 0
-    the last applied    the connection came back; a journal      same payload: same life; otherwise from 0
+    the last applied    the connection came back; a journal      same payload: same life, else asked from 0
     the next one        live numbers skipped some                bridged, or a gap
 
 A question is asked again only when that leads further: replay has a hole (its socket overflowed), its end marker was
@@ -58,6 +58,7 @@ class Sequencer:
         self._replies = 0
         self._applied_before = cursor.NOTHING
         self._unanswered = ""
+        self._met = False  # the consumer was told of a life
 
     @property
     def position(self) -> facts.Position | None:
@@ -70,6 +71,10 @@ class Sequencer:
         start = cursor.question(self._cursor)
         if start is not None:
             yield from self._open(start, None)
+
+    def gone(self) -> None:
+        """The engine's process ended: whatever comes next is another life."""
+        self._cursor = cursor.restarted("the engine was gone")
 
     def live(self, frame: sockets.Frame) -> Iterator[facts.Fact]:
         """A live frame; never while a question is open."""
@@ -91,7 +96,8 @@ class Sequencer:
                 self.enough = True
             case cursor.Confirm():
                 self._cursor = cursor.confirmed(self._cursor)
-                yield self._told(facts.Attached(frame.seq + 1, False, continued=True))
+                if not self._met:  # otherwise only the connection was new, and nothing has changed
+                    yield self._told(facts.Attached(frame.seq + 1, False, continued=True))
             case cursor.Apply():
                 self._ahead[frame.seq] = frame.digest
                 for fact in self._hand_over(decision.fact, frame, live=False):
@@ -201,6 +207,7 @@ class Sequencer:
 
     def _told(self, fact: facts.Fact) -> facts.Fact:
         """Count it, and log what an operator would want to know. Returns the fact."""
+        self._met |= isinstance(fact, facts.Attached | facts.NewLife)
         match fact:
             case facts.NewLife():
                 self.counters.lives += 1

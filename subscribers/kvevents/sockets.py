@@ -14,6 +14,7 @@ Not here: what the numbers mean (cursor.py, source.py). Rules: TR-12, TR-13.
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -63,7 +64,14 @@ class Counters(msgspec.Struct):
     dropped: int = 0  # the queue was full
 
 
-Item = Frame | link.Event
+class Change(msgspec.Struct, frozen=True):
+    """What the monitor reported, and when: the consumer may look much later."""
+
+    event: link.Event
+    at: float
+
+
+Item = Frame | Change
 
 
 def frame(seq: int, payload: bytes, limit: int) -> Frame:
@@ -75,12 +83,12 @@ def frame(seq: int, payload: bytes, limit: int) -> Frame:
 class Receiver:
     """One SUB socket. `start` and `stop` belong to the event loop that also calls `get`."""
 
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str, *, topic: str, limits: Limits) -> None:
+    def __init__(self, endpoint: str, *, topic: str, limits: Limits, clock: Callable[[], float]) -> None:
         self.counters = Counters()
-        self._context = context
         self._endpoint = endpoint
         self._topic = topic.encode()
         self._limits = limits
+        self._clock = clock
         self._items: deque[Item] = deque()
         self._bytes = 0
         self._bytes_lock = threading.Lock()
@@ -92,13 +100,14 @@ class Receiver:
         self._stop_name = f"inproc://stop-{id(self)}"
         self._stop: zmq.Socket[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, context: "zmq.Context[zmq.Socket[bytes]]") -> None:
         """Connect (which never fails: ZeroMQ dials for ever) and begin to receive."""
         self._loop = asyncio.get_running_loop()
-        stop = self._context.socket(zmq.PAIR)
-        stop.bind(self._stop_name)
-        self._stop = stop
-        self._thread = threading.Thread(target=self._run, name=f"kv events {self._endpoint}", daemon=True)
+        self._stop = context.socket(zmq.PAIR)
+        self._stop.bind(self._stop_name)
+        self._thread = threading.Thread(
+            target=self._run, args=(context,), name=f"kv events {self._endpoint}", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -131,10 +140,10 @@ class Receiver:
 
     # Everything below runs in the thread --------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        stop = self._context.socket(zmq.PAIR)
+    def _run(self, context: "zmq.Context[zmq.Socket[bytes]]") -> None:
+        stop = context.socket(zmq.PAIR)
         stop.connect(self._stop_name)
-        sub = self._socket()
+        sub = self._socket(context)
         events = sub.get_monitor_socket()
         try:
             sub.connect(self._endpoint)
@@ -153,8 +162,8 @@ class Receiver:
             sub.close(linger=0)
             stop.close(linger=0)
 
-    def _socket(self) -> "zmq.Socket[bytes]":
-        sub = self._context.socket(zmq.SUB)
+    def _socket(self, context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
+        sub = context.socket(zmq.SUB)
         sub.setsockopt(zmq.RCVHWM, self._limits.hwm)
         sub.setsockopt(zmq.SUBSCRIBE, self._topic)
         # An engine that restarts is found again before it serves its first request.
@@ -170,7 +179,7 @@ class Receiver:
             seen = _MONITORED.get(int(monitor.recv_monitor_message(events)["event"]))
             # Refusals repeat ten times a second; one says it all.
             if seen is not None and not (seen is self._last_event is link.Event.REFUSED):
-                self._items.append(seen)
+                self._items.append(Change(seen, self._clock()))
                 self._last_event = seen
 
     def _accept(self, frames: list[bytes]) -> None:

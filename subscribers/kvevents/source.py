@@ -43,9 +43,8 @@ class Source:
         self.where = where
         self._clock = clock
         self._limits = limits
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._receiver = sockets.Receiver(self._context, where.events, topic=topic, limits=limits)
-        self._replayer = None if where.replay is None else replay.Replayer(self._context, where.replay, deadlines)
+        self._deadlines = deadlines
+        self._receiver = sockets.Receiver(where.events, topic=topic, limits=limits, clock=clock)
         self._sequencer = sequencer.Sequencer(
             resume,
             replays=where.replay is not None,
@@ -76,17 +75,19 @@ class Source:
 
     async def follow(self) -> AsyncGenerator[facts.Fact, None]:
         """Facts for ever. Once per source, and inside contextlib.aclosing: closing it closes the sockets."""
-        self._receiver.start()
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        replayer = None if self.where.replay is None else replay.Replayer(context, self.where.replay, self._deadlines)
+        self._receiver.start(context)
         try:
             handed = 0
             while True:
                 item = await self._receiver.get(self._patience())
                 for fact in self._taken(item):
                     yield fact
-                while self._replayer is not None and self._sequencer.ask is not None:
+                while replayer is not None and self._sequencer.ask is not None:
                     failure = ""
                     try:
-                        async with contextlib.aclosing(self._replayer.batches(self._sequencer.ask)) as replies:
+                        async with contextlib.aclosing(replayer.batches(self._sequencer.ask)) as replies:
                             async for reply in replies:
                                 frame = sockets.frame(reply.seq, reply.payload, self._limits.payload)
                                 for fact in self._sequencer.replied(frame):
@@ -105,7 +106,7 @@ class Source:
                     await asyncio.sleep(0)
         finally:
             self._receiver.stop()
-            self._context.destroy(linger=0)
+            context.destroy(linger=0)
 
     def _patience(self) -> float | None:
         due = link.due(self._link)
@@ -117,13 +118,14 @@ class Source:
             self._link = link.heard(self._link)
             yield from self._sequencer.live(item)
         elif item is not None:
-            self._link, changed = link.changed(self._link, item, self._clock())
+            self._link, changed = link.changed(self._link, item.event, item.at)
             if changed is not None:
                 yield changed
             if isinstance(changed, facts.Connected):
                 yield from self._sequencer.connected()
         self._link, passed = link.ticked(self._link, self._clock())
         if isinstance(passed, facts.Gone):
+            self._sequencer.gone()
             self._log.warning("kv_engine_gone", seconds=round(passed.seconds, 1))
         elif isinstance(passed, facts.Silent):
             self._log.warning("kv_engine_silent", advice=passed.advice)
