@@ -45,7 +45,9 @@ class Appender:
         until = self._loop.time() + self._deadline
         tries = 0
         while True:
-            ack = await self._publisher.publish(event.subject, body, headers=headers, deadline=until, resend=True)
+            if self._publisher.crowded:
+                await self._publisher.room(until)
+            ack = await self._publisher.send(event.subject, body, headers=headers, deadline=until, resend=True)
             tries += ack.tries
             if ack.error is None:
                 if not ack.duplicate:

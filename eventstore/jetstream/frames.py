@@ -12,25 +12,22 @@ Rules: design.md section 2 ("JetStream rules"); spec/eventstore-nats.md measurem
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from nats.errors import ProtocolError
 
-
-class Frame(NamedTuple):
-    """One delivered message. `headers` is the raw block (`NATS/1.0 …`), empty for MSG; `reply` may be empty."""
-
-    subject: bytes
-    reply: bytes
-    headers: bytes
-    payload: bytes
-
-
+#: One delivered message: subject, reply (may be empty), headers (the raw block `NATS/1.0 …`, empty for MSG), payload.
+#: A plain tuple: a named one costs as much to make as the rest of its parsing.
+Frame = tuple[bytes, bytes, bytes, bytes]
 Take = Callable[[list[Frame]], None]
 
 _CRLF = b"\r\n"
 _LONGEST_LINE = 64 * 1024  # nats-server's INFO grows with its cluster; nothing longer is a control line
 _EMPTY = b""
+
+
+def _nowhere(frame: Frame) -> None:
+    """Before the first frame of a tap."""
 
 
 class Behind(Protocol):
@@ -88,6 +85,8 @@ class Splitter:
         find = data.find
         length = len(data)
         taken: dict[bytes, list[Frame]] = {}
+        current = b""  # frames of one tap come in runs
+        add: Callable[[Frame], None] = _nowhere
         foreign: list[tuple[int, int]] = []
         at = 0
         while at < length:
@@ -125,12 +124,12 @@ class Splitter:
             if end > length:
                 self._missing = end - length
                 break
-            if sid in taps:
-                frame = Frame(parts[0], reply, data[line + 2 : body], data[body : end - 2])
-                if sid in taken:
-                    taken[sid].append(frame)
-                else:
-                    taken[sid] = [frame]
+            if sid == current:
+                add((parts[0], reply, data[line + 2 : body], data[body : end - 2]))
+            elif sid in taps:
+                current = sid
+                add = taken.setdefault(sid, []).append
+                add((parts[0], reply, data[line + 2 : body], data[body : end - 2]))
             else:
                 foreign.append((at, end))
             at = end

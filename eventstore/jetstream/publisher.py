@@ -24,6 +24,7 @@ from eventstore.jetstream import api, connect, frames
 
 IN_FLIGHT: Final = 4000
 IN_FLIGHT_BYTES: Final = 16 << 20
+_BURST: Final = 64  # frames in one write: the server works on the first while we make the next
 _SWEEP: Final = 0.05  # seconds between looks at deadlines
 _RESEND_AFTER: Final = 1.0  # seconds without an answer, doubled each time
 
@@ -47,20 +48,17 @@ NOBODY: Final = _Error(503, 0, "nobody listens on this subject")
 _decode: Callable[[bytes], Ack] = msgspec.json.Decoder(Ack).decode
 
 
-class _Pending:
-    __slots__ = ("again_at", "answer", "deadline", "frame", "resend", "sent", "subject", "tries")
+class _Pending(msgspec.Struct, gc=False):
+    """One message without an answer. Times are loop time."""
 
-    def __init__(
-        self, answer: "asyncio.Future[Ack]", frame: bytes, subject: str, *, now: float, deadline: float, resend: bool
-    ) -> None:
-        self.answer = answer
-        self.frame = frame
-        self.subject = subject
-        self.deadline = deadline
-        self.resend = resend
-        self.again_at = now + _RESEND_AFTER
-        self.tries = 0
-        self.sent = False
+    answer: "asyncio.Future[Ack]"
+    frame: bytes
+    subject: str
+    again_at: float
+    deadline: float
+    resend: bool
+    tries: int = 0
+    sent: bool = False
 
 
 class Counters(NamedTuple):
@@ -120,16 +118,28 @@ class Publisher:
     async def publish(
         self, subject: str, payload: bytes, *, headers: bytes = b"", deadline: float, resend: bool
     ) -> Ack:
-        """Send and wait for the answer. `headers` is a whole block or empty; `deadline` is in loop time.
+        """Wait for a place, send, wait for the answer. `headers` is a whole block or empty.
 
-        Raises Unavailable at the deadline and Misconfigured when the server says that we may not.
+        `deadline` is in loop time: Unavailable is raised then, and Misconfigured when the server says that we may not.
         """
-        if self._tap is None:
-            await self.start()
-        now = self._loop.time()
-        if len(self._pending) >= self._limit or self._bytes >= self._limit_bytes or self._waiting:
-            await self._room(deadline)
-            now = self._loop.time()
+        if self.crowded:
+            await self.room(deadline)
+        return await self.send(subject, payload, headers=headers, deadline=deadline, resend=resend)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether `room` must be awaited before `send`."""
+        return (
+            len(self._pending) >= self._limit
+            or self._bytes >= self._limit_bytes
+            or bool(self._waiting)
+            or self._tap is None
+        )
+
+    def send(
+        self, subject: str, payload: bytes, *, headers: bytes, deadline: float, resend: bool
+    ) -> "asyncio.Future[Ack]":
+        """As `publish`, when there is room. Cancelling the future gives the message up; it may be stored."""
         self._connection.check()
         self._next += 1
         token = b"%x" % self._next
@@ -146,20 +156,22 @@ class Publisher:
             )
         else:
             frame = b"PUB %b %b.%b %d\r\n%b\r\n" % (subject.encode(), self._inbox, token, len(payload), payload)
-        pending = _Pending(self._loop.create_future(), frame, subject, now=now, deadline=deadline, resend=resend)
+        loop = self._loop
+        answer: asyncio.Future[Ack] = loop.create_future()
+        pending = _Pending(answer, frame, subject, loop.time() + _RESEND_AFTER, deadline, resend)
         self._pending[token] = pending
         self._bytes += len(frame)
         self._send(pending)
         if self._sweeper is None:
-            self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
-        try:
-            return await pending.answer
-        finally:
-            if token in self._pending:  # the caller was cancelled
-                self._forget(token)
+            self._sweeper = loop.call_later(_SWEEP, self._sweep)
+        return answer
 
-    async def _room(self, deadline: float) -> None:
+    async def room(self, deadline: float) -> None:
         """Wait for a place in flight. The sweep ends the wait at the deadline: a timer each would cost more."""
+        if self._tap is None:
+            await self.start()
+            if not self.crowded:
+                return
         waiter = self._loop.create_future()
         self._waiting.append((waiter, deadline))
         try:
@@ -182,9 +194,13 @@ class Publisher:
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(pending)
+        if len(self._out) == _BURST:
+            self._flush()
 
     def _flush(self) -> None:
         out, self._out = self._out, []
+        if not out:  # a burst went before the turn of the loop ended
+            return
         if not self._connection.write(b"".join([pending.frame for pending in out])):
             for pending in out:
                 pending.sent = False
@@ -193,18 +209,20 @@ class Publisher:
     def _answers(self, taken: list[frames.Frame]) -> None:
         skip = self._skip
         for frame in taken:
-            token = frame.subject[skip:]
+            subject, _, _, payload = frame
+            token = subject[skip:]
             pending = self._pending.get(token)
             if pending is None:  # a second answer to a message that was sent twice
                 continue
             try:
-                ack = _decode(frame.payload) if frame.payload else Ack(error=NOBODY)
+                ack = _decode(payload) if payload else Ack(error=NOBODY)
             except msgspec.DecodeError:
                 continue  # not JetStream's: a plain subscriber answered; the deadline decides
             ack.tries = pending.tries
             self._forget(token)
-            if not pending.answer.done():
-                pending.answer.set_result(ack)
+            answer = pending.answer
+            if not answer.done():
+                answer.set_result(ack)
 
     def _forget(self, token: bytes) -> None:
         self._bytes -= len(self._pending.pop(token).frame)
@@ -220,7 +238,9 @@ class Publisher:
     def _sweep(self) -> None:
         now = self._loop.time()
         for token, pending in list(self._pending.items()):
-            if now >= pending.deadline:
+            if pending.answer.done():  # whoever waited was cancelled
+                self._forget(token)
+            elif now >= pending.deadline:
                 self._fail(token, _too_late(pending))
             elif pending.resend and pending.sent and now >= pending.again_at:
                 pending.again_at = now + _RESEND_AFTER * 2 ** min(pending.tries, 4)

@@ -191,9 +191,9 @@ class _Consumer(Generic[T]):
         delivered = self._delivered
         found: Where | None = None
         for frame in taken:
-            subject, reply, _, payload = frame
+            subject, reply, headers, payload = frame
             if not reply:
-                self._status(frame)
+                self._status(subject, headers)
                 continue
             try:
                 found = where(reply)
@@ -217,15 +217,15 @@ class _Consumer(Generic[T]):
                 return
             count -= self._pulls.pop(token)
 
-    def _status(self, frame: frames.Frame) -> None:
-        code, words = api.status(frame.headers)
+    def _status(self, subject: bytes, headers: bytes) -> None:
+        code, words = api.status(headers)
         if code == 100:  # heartbeat
             return
         if code == 503:
             raise _Lost("nobody serves the consumer")
         if code == 409 and ("Size" not in words and "Batch" not in words):
             raise _Lost(f"the consumer ended: {words}")
-        self._pulls.pop(frame.subject[self._skip :], None)  # expired, or its bytes are used up
+        self._pulls.pop(subject[self._skip :], None)  # expired, or its bytes are used up
 
     async def close(self) -> None:
         with contextlib.suppress(ValueError):
