@@ -1,4 +1,4 @@
-"""Acknowledged appends with ids, against a raw socket that pipelines the same bodies: `python -m tests.bench.append`."""
+"""Acknowledged appends with ids against a raw socket that pipelines the same bodies: `python -m tests.bench.append`."""
 
 import asyncio
 import gc
