@@ -52,8 +52,7 @@ class Page(msgspec.Struct, eq=False):
     tail: bytes  # packed tokens from that boundary to its end
     hash: batch.Hash
     extra: bytes | None
-    up: "Page | None"  # the page before it, when that reaches into the same block
-    closes: bool = False  # a block ends within it
+    up: "Page | None"  # the page before it, when no block has ended within it and that reaches into its block
     mask: int = 0  # tiers in which it is held
     places: int = 0  # places in which it is held
     blocks: list[Block] = []
@@ -77,7 +76,7 @@ def _members(page: Page, current: Current) -> list[Page]:
     before = page.up
     while before is not None:
         members.append(current(before))
-        before = None if before.closes else before.up
+        before = before.up
     return members
 
 
@@ -103,6 +102,5 @@ def append(page: Page, tokens: bytes, parent_tail: bytes, size: int, current: Cu
         at += width
     page.tail = run[at:]
     if completed:
-        page.closes = True
-        page.up = None  # earlier pages belong to completed blocks: without this a long chain would keep them all
+        page.up = None  # whoever follows needs none before this one, and a long chain must not keep them all
     return completed

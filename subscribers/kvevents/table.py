@@ -27,7 +27,7 @@ from subscribers.kvevents import batch, group, holds, media, notes, orphans
 
 ClearPolicy = Literal["auto", "gpu", "all"]
 
-_ASSUMED: Final = media.Place(media.ASSUMED, False)
+ASSUMED: Final = media.Place(media.ASSUMED, False)
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -258,7 +258,7 @@ class Table:
         """A block that left the GPU is taken to lie on a slower tier, for a time (--ignore-block-removed)."""
         if here.nodes[block].domain < 0:
             return
-        shelf = here.shelf(_ASSUMED)
+        shelf = here.shelf(ASSUMED)
         if block not in shelf.refs:
             here.put(shelf, block)
         at = (here.number, block)
@@ -268,7 +268,7 @@ class Table:
     def _end_assumption(self, number: int, block: batch.Hash) -> None:
         del self.expiry[number, block]
         here = self.groups[number]
-        here.take_away(here.shelves[_ASSUMED], block)
+        here.take_away(here.shelves[ASSUMED], block)
 
     # What is cleared ---------------------------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class Table:
             for place in [place for place in here.shelves if place.medium == medium]:
                 shelf = here.shelves[place]
                 for block in list(shelf.refs):
-                    if place == _ASSUMED:
+                    if place == ASSUMED:
                         del self.expiry[here.number, block]
                     here.take_away(shelf, block)
 
@@ -319,7 +319,7 @@ class Table:
         """A group turned out not to tell what prefix is held."""
         for place, shelf in here.shelves.items():
             for block in list(shelf.refs):
-                if place == _ASSUMED:
+                if place == ASSUMED:
                     del self.expiry[here.number, block]
                 here.take_away(shelf, block)
         del self.groups[here.number]

@@ -29,7 +29,6 @@ class _Page(msgspec.Struct, array_like=True, gc=False):
     hash: Any
     extra: bytes | None
     up: int  # number of a page in this list
-    closes: bool
     mask: int
     places: int
     known: bool  # whether the hash is an alias of it still
@@ -100,7 +99,6 @@ def _dump_group(of: group.Group) -> _Group:
                 page.hash,
                 page.extra,
                 _NO_PAGE if page.up is None else numbers[id(page.up)][0],
-                page.closes,
                 page.mask,
                 page.places,
                 of.nodes.get(page.hash) is page,
@@ -165,7 +163,6 @@ def _restore_group(into: group.Group, state: _Group) -> None:
             hash=page.hash,
             extra=page.extra,
             up=None,
-            closes=page.closes,
             mask=page.mask,
             places=page.places,
         )
