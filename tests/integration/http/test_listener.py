@@ -184,3 +184,25 @@ def test_a_client_that_vanishes_in_the_middle_leaves_nothing_behind(run: Run) ->
             assert "warmlog_http_open_connections 0" in served.registry.render().decode()
 
     run(scenario)
+
+
+def test_a_flood_of_connections_is_turned_away_and_those_inside_are_served(run: Run) -> None:
+    async def scenario() -> None:
+        problems: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+        async with Served() as served:
+            inside = [await served.dial() for _ in range(LIMITS.connections)]
+            for _, writer in inside:
+                writer.write(post(b"12345")[:-1])
+            await asyncio.sleep(0.05)
+            flood = [await served.dial() for _ in range(2 * LIMITS.connections)]
+            told = await asyncio.gather(*(reader.read(-1) for reader, _ in flood), return_exceptions=True)
+            assert (
+                sum(isinstance(one, bytes) and one.startswith(b"HTTP/1.1 503 ") for one in told) >= LIMITS.connections
+            )
+            for reader, writer in inside:
+                writer.write(b"5")
+                assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200 ")
+        assert not problems
+
+    run(scenario)
