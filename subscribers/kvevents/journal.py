@@ -208,13 +208,18 @@ class Journal:
         """
         self._mark = _Mark(position, coverage, epoch)
         self._append(_frame(_Batch(self._mark, now, payload, forget)))
+        if self._log > max(COMPACT_AT, self._snapshot):
+            self.compact()
 
     def dropped(
         self, scope: Literal["gpu", "all", "forget"], *, coverage: kvwire.Coverage, epoch: int, restart: bool = False
     ) -> None:
-        """The table was cleared or made to forget. `restart`: for a new life, whose batches are counted from 0."""
+        """The table was, or is about to be, cleared or made to forget. Never raises: see `broken`.
+
+        `restart`: for a new life of the engine, whose batches are counted from 0.
+        """
         self._mark = _Mark(None if restart else self._mark.position, coverage, epoch)
-        self._append(_frame(_Drop(self._mark, scope)))
+        self._append(_frame(_Drop(self._mark, scope)))  # no compaction: the table may not have been changed yet
 
     def _append(self, frame: bytes) -> None:
         self._log += len(frame)
@@ -225,8 +230,6 @@ class Journal:
                     raise OSError("the disk is full")
             except OSError as error:
                 self._stop(error)
-        if self._log > max(COMPACT_AT, self._snapshot):
-            self.compact()
 
     def compact(self) -> None:
         """Write header and snapshot aside and put them in place of the file. Never raises: see `broken`."""

@@ -24,6 +24,7 @@ class Counters(msgspec.Struct):
     ambiguous: int = 0
     self_parent: int = 0
     unnamed_adapter: int = 0
+    bigram: int = 0  # of EAGLE pairs: a match may be one token longer than what the engine reuses (KV-17)
     other_groups: int = 0  # of cache groups that do not tell what prefix is held
     untracked: int = 0  # beyond MAX_NAMELESS
     clears: int = 0  # events

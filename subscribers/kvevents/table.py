@@ -150,6 +150,8 @@ class Table:
             self.counters.other_groups += len(hashes)
             return
         self.counters.stored += len(hashes)
+        if event.bigram:
+            self.counters.bigram += len(hashes)
         if event.tokens:
             if _fits(event):
                 self._name(here, event, adapter)

@@ -112,6 +112,17 @@ def test_what_was_dropped_stays_dropped(tmp_path: pathlib.Path) -> None:
     assert (loaded.coverage, loaded.position) == ("partial", facts.Position(4, 44))
 
 
+def test_a_drop_may_be_written_before_it_is_done(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compaction in between would write down what is about to be forgotten."""
+    kept, _ = opened(tmp_path)
+    speak(kept, 0, STORE)
+    monkeypatch.setattr(journal, "COMPACT_AT", 0)
+    monkeypatch.setattr(kept, "_snapshot", 0)
+    kept.dropped("forget", coverage="partial", epoch=1)
+    kept.table.forget()
+    assert serverview.told(opened(tmp_path)[1].table) == {}
+
+
 def test_a_batch_that_made_us_forget_does_so_again(tmp_path: pathlib.Path) -> None:
     kept, _ = opened(tmp_path)
     speak(kept, 0, STORE)

@@ -405,6 +405,7 @@ def test_eagle_pairs_are_keyed_by_their_first_tokens() -> None:
     for event in decode.decode(engineforms.payload(["BlockStored", [1], None, pairs, 16, None, "GPU"])).events:
         here.apply(event)
     assert [key for _, _, key in serverview.settled(here)] == [CHAIN[0]]
+    assert here.counters.bigram == 1
 
 
 # Clears -----------------------------------------------------------------------------------------------------------
