@@ -3,7 +3,9 @@ number means (test_kvevents_cursor)."""
 
 from collections.abc import Iterable
 
+import hypothesis
 import pytest
+from hypothesis import strategies
 
 from subscribers.kvevents import facts, sequencer, sockets
 
@@ -185,3 +187,96 @@ def test_a_journal_continues_over_a_hole_that_replay_fills() -> None:
     rank.connected()
     assert rank.said[0] == facts.Attached(7, False, continued=True)
     assert rank.seqs == [7, 8, 9, 10, 11]
+
+
+class World:
+    """An engine, its consumer, and what the consumer believes: the batches since its table was last void."""
+
+    def __init__(self, *, replays: bool, ring: int) -> None:
+        self.rank = Rank(replays=replays)
+        self.ring, self.life, self.next = ring, 0, 0
+        self.believed: list[bytes] = []
+        self.complete = False
+        self.rank.connected()
+
+    def publish(self, *, lost: bool) -> None:
+        made = frame(self.next, self.life)
+        self.next += 1
+        self.rank.ring = [*self.rank.ring, made][-self.ring :]
+        if not lost:
+            self.rank.live(made)
+
+    def restart(self) -> None:
+        self.life, self.next, self.rank.ring = self.life + 1, 0, []
+        self.rank.connected()
+
+    def step(self, action: str) -> None:
+        self.rank.asked.clear()
+        match action:
+            case "publish":
+                self.publish(lost=False)
+            case "lose":
+                self.publish(lost=True)
+            case "reconnect":
+                self.rank.connected()
+            case "restart":
+                self.restart()
+            case "restart, and more than before is lost":
+                before, self.life, self.next, self.rank.ring = self.next, self.life + 1, 0, []
+                for _ in range(before + 1):
+                    self.publish(lost=True)
+                self.rank.connected()
+            case "gone and back":
+                self.rank.sequencer.gone()
+                self.believed, self.complete = [], False  # Gone itself ends what was believed
+                self.restart()
+            case "replay fails":
+                self.rank.fail = "no answer"
+            case "replay works":
+                self.rank.fail = ""
+        self.fold()
+
+    def fold(self) -> None:
+        for fact in self.rank.said:
+            match fact:
+                case facts.Batch():
+                    self.believed.append(fact.payload)
+                case facts.Attached() | facts.NewLife():
+                    self.believed, self.complete = [], fact.complete
+                case facts.Gap():
+                    self.believed, self.complete = [], False
+        self.rank.said.clear()
+
+
+ACTIONS = [
+    "publish",
+    "lose",
+    "reconnect",
+    "restart",
+    "restart, and more than before is lost",
+    "gone and back",
+    "replay fails",
+    "replay works",
+]
+
+
+@hypothesis.settings(max_examples=200, deadline=None)
+@hypothesis.given(
+    strategies.lists(strategies.sampled_from(["publish", "publish", *ACTIONS]), max_size=25),
+    strategies.booleans(),
+    strategies.sampled_from([1, 3, 100]),
+)
+def test_whatever_happens_nothing_of_another_life_is_believed_and_complete_means_all(
+    actions: list[str], replays: bool, ring: int
+) -> None:
+    world = World(replays=replays, ring=ring)
+    for action in actions:
+        world.step(action)
+        life = [b"%d/%d" % (world.life, seq) for seq in range(world.next)]
+        if world.complete:
+            assert world.believed == life[: len(world.believed)]
+        else:
+            start = life.index(world.believed[0]) if world.believed else 0
+            assert world.believed == life[start : start + len(world.believed)]
+        if action == "publish":  # a batch that arrives is always the last one applied
+            assert world.believed[-1] == life[-1]
