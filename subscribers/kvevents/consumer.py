@@ -268,7 +268,7 @@ class Consumer:
             if rank.table.count:
                 log.info("the engine sleeps, what it held on its accelerator is forgotten", replica=_name(rank))
                 rank.table.clear("gpu")
-                self._cleared(rank)
+                rank.replica.cleared(rank.replica.coverage)
                 if rank is self._own:
                     self._dropped("gpu", rank.replica.coverage)
 

@@ -221,8 +221,10 @@ class Session:
             body = self._inflight or self.plan.next(self._clock())
             if body is None:
                 self._idle.set()
+                # Not wait_for: before Python 3.12 it swallows a cancellation that comes together with a wake-up.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), max(0.001, self.plan.idle_until() - self._clock()))
+                    async with asyncio.timeout(max(0.001, self.plan.idle_until() - self._clock())):
+                        await self._wake.wait()
                 continue
             self._idle.clear()
             await self._say(body)
