@@ -7,6 +7,8 @@ Pure and total. Not here: whether affinity applies (lookup.py). Rules: spec/infe
 vector: tokens 1..32 in blocks of 16, mod 4 = 1.
 """
 
+import sys
+from array import array
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
@@ -14,6 +16,18 @@ from hashlib import sha256
 def seed(chain: Iterable[bytes], exact: bytes) -> bytes:
     """Empty when the request has neither a chain nor an exact key."""
     return b"".join(len(key).to_bytes(4, "big") + key for key in chain) or exact
+
+
+def seed_of(chain: Sequence[int]) -> bytes:
+    """The seed of a chain of 8-byte keys, given as numbers: the same bytes, column by column."""
+    column = array("Q", chain)
+    if sys.byteorder == "little":
+        column.byteswap()
+    packed = column.tobytes()
+    seeded = bytearray(b"\x00\x00\x00\x08" + bytes(8)) * len(chain)
+    for at in range(8):
+        seeded[4 + at :: 12] = packed[at::8]
+    return bytes(seeded)
 
 
 def pick(seeded: bytes, names: Iterable[str]) -> str | None:

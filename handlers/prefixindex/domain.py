@@ -35,8 +35,11 @@ SLICE: Final = 4096
 LARGEST: Final = 4 * kvwire.MAX_KEYS  # keys in one message: more would stall the loop
 _CHUNK: Final = 64  # keys fetched before a walk looks whether it may stop
 _MASKS: Final = 1 << 16  # interned masks kept before the tables start afresh
+_number = int.from_bytes
 _SLACK: Final = 8192  # log entries a holding may waste before it is compacted
 _TIERS: Final = bytes(range(8))
+_PLAIN: Final = (b"\x00", b"\x01")
+_ONE: Final = frozenset(bytes([tiers]) for tiers in _TIERS)
 _NATIVE: Final = sys.byteorder == "little"
 #: Tiers byte -> its warmest tier; T1 and 0 are not in the side table.
 COLDER: Final = {2: kvwire.T2, 6: kvwire.T2, 4: kvwire.T3}
@@ -72,10 +75,11 @@ class Holding:
     `total` is the exact sum of the keys held. `log` names every key under the bit, and some that no longer are.
     """
 
-    __slots__ = ("bit", "count", "domain", "log", "off", "on", "owner", "sizes", "swept", "total")
+    __slots__ = ("bit", "count", "domain", "held", "log", "off", "on", "owner", "sizes", "swept", "total")
 
     def __init__(self, domain: "Domain", bit: int, owner: "replicas.Replica") -> None:
         self.domain = domain
+        self.held = domain.held
         self.bit = bit
         self.owner = owner
         self.on = Transitions(bit, setting=True, masks=domain.masks)
@@ -91,16 +95,8 @@ class Holding:
         tiers = group.tiers
         if group.size not in self.sizes:
             self.domain.add_size(self, group.size)
-        if len(tiers) == 1:
-            key = int.from_bytes(group.keys, "little")
-            if tiers == b"\x01":
-                self._store_one(key)
-            elif tiers == b"\x00":
-                self._remove((key,))
-            else:
-                self._store((key,), group.keys)
-            if self.domain.special:
-                self.domain.specially(self, (key,), tiers, sequence, change=change)
+        if tiers in _PLAIN:
+            self._one(_number(group.keys, "little"), tiers, sequence, change=change)
             return
         keys = kvwire.unpack_keys(group.keys).tolist()
         if not tiers.strip(b"\x01"):
@@ -114,18 +110,30 @@ class Holding:
         if self.domain.special or tiers.translate(None, b"\x00\x01"):
             self.domain.specially(self, keys, tiers, sequence, change=change)
 
-    def _store_one(self, key: int) -> None:
-        held = self.domain.held
-        before = held.get(key, 0)
-        after = self.on[before]
-        if after != before:
-            held[key] = after
-            self.count += 1
-            self.total += key
-            self.log.append(key)
+    def _one(self, key: int, tiers: bytes, sequence: int, *, change: bool) -> None:
+        """One block stored or removed, the commonest message by far: what `_store` and `_remove` do, spelled out."""
+        before = self.held.get(key, 0)
+        if tiers == b"\x01":
+            after = self.on[before]
+            if after != before:
+                self.held[key] = after
+                self.count += 1
+                self.total += key
+                self.log.append(key)
+        else:
+            after = self.off[before]
+            if after != before:
+                if after:
+                    self.held[key] = after
+                else:
+                    del self.held[key]
+                self.count -= 1
+                self.total -= key
+        if self.domain.special:
+            self.domain.specially(self, (key,), tiers, sequence, change=change)
 
     def _store(self, keys: Sequence[int], column: bytes) -> None:
-        held = self.domain.held
+        held = self.held
         before = list(map(held.get, keys, repeat(0)))
         after = list(map(self.on.__getitem__, before))
         held.update(zip(keys, after, strict=True))
@@ -140,7 +148,7 @@ class Holding:
         self.total += sum(fresh)
 
     def _remove(self, keys: Sequence[int]) -> None:
-        held = self.domain.held
+        held = self.held
         before = list(map(held.get, keys, repeat(0)))
         after = list(map(self.off.__getitem__, before))
         gone = list(compress(zip(keys, after, strict=True), map(ne, before, after)))
@@ -155,6 +163,9 @@ class Holding:
     @property
     def wasteful(self) -> bool:
         return len(self.log) > 2 * self.count + _SLACK
+
+
+Member = tuple["replicas.Replica", Holding]
 
 
 class Domain:
@@ -193,7 +204,7 @@ class Domain:
         self._next = 1
         self._dying: deque[Holding] = deque()
         self._compacting: tuple[Holding, int, set[int], array[int]] | None = None
-        self._members: dict[int, tuple[Holding, ...]] = {}
+        self._members: dict[int, tuple[Member, ...]] = {}
 
     # Bits ------------------------------------------------------------------------------------------------------------
 
@@ -375,15 +386,14 @@ class Domain:
         """Mask of the counting bits that hold a key."""
         return self.held.get(key, 0) & self.alive & ~self.hidden.get(key, 0)
 
-    def members(self, mask: int) -> tuple[Holding, ...]:
-        """The holdings of a mask, by the names of their replicas."""
+    def members(self, mask: int) -> tuple["Member", ...]:
+        """The replicas of a mask and their holdings, by name."""
         found = self._members.get(mask)
         if found is None:
-            if len(self._members) >= 4096:
+            if len(self._members) >= 1024:
                 self._members.clear()
-            self._members[mask] = found = tuple(
-                sorted((self.holders[bit] for bit in bits(mask)), key=lambda holding: holding.owner.name)
-            )
+            holdings = sorted((self.holders[bit] for bit in bits(mask)), key=lambda holding: holding.owner.name)
+            self._members[mask] = found = tuple((holding.owner, holding) for holding in holdings)
         return found
 
     def coldest(self, keys: Sequence[int], bit: int) -> int:
@@ -424,8 +434,13 @@ def _clear_bit(masks: dict[int, int], off: Transitions, key: int) -> None:
             del masks[key]
 
 
-def flaw(groups: Iterable[kvwire.Group]) -> str | None:
+def flaw(groups: Sequence[kvwire.Group]) -> str | None:
     """Why these columns cannot be applied, or None. Checked before anything is touched."""
+    if len(groups) == 1:
+        only = groups[0]
+        tiers = only.tiers
+        if tiers in _ONE and len(only.keys) == 8 and only.size > 0:
+            return None  # one block: by far the commonest message
     total = 0
     for group in groups:
         count = len(group.tiers)

@@ -118,6 +118,9 @@ class Index:
         replica: replicas.Replica | None,
         message: kvwire.AnyMessage,
     ) -> outcomes.Outcomes:
+        if replica is not None and message.session in replica.past:
+            # By name, not by rank: the first begin of an older session, stored twice, seems to have begun just now.
+            return self._fence(replica, message.session)
         if isinstance(message, kvwire.Begin):
             if replica is None:
                 replica = replicas.Replica(place.tenant, place.replica, self._open)
@@ -128,8 +131,6 @@ class Index:
             return self._advance(sequence, time_ns, subject, replica, message)
         if isinstance(message, kvwire.Bye):
             return ()
-        if replica is not None and message.session in replica.past:
-            return self._fence(replica, message.session)
         return self._ask_stranger(time_ns, place, message.session)
 
     def _fence(self, replica: replicas.Replica, session: str) -> outcomes.Outcomes:
@@ -184,7 +185,10 @@ class Index:
         now = (replica.tenant, replica.model, replica.scheme)
         if group != now:
             self._leave(replica, group)
-        self._serving.setdefault(now, {})[replica.name] = replica
+        members = self._serving.setdefault(now, {})
+        if members.get(replica.name) is not replica:
+            members[replica.name] = replica
+            self._serving[now] = {name: members[name] for name in sorted(members)}
 
     def _leave(self, replica: replicas.Replica, group: tuple[str, str, str]) -> None:
         members = self._serving.get(group, {})
@@ -248,14 +252,12 @@ class Index:
         return [self.fleet[who] for who in sorted(self.fleet)]
 
     def serving(self, tenant: str, model: str, scheme: str) -> list[_Replica]:
-        """Replicas whose content of this group counts and is not empty."""
-        members = self._serving.get((tenant, model, scheme), {})
-        return [replica for replica in members.values() if replica.live is not None and replica.live.blocks]
+        """Replicas of a model whose content counts and is not empty, by name."""
+        return replicas.counting(self._serving.get((tenant, model, scheme), {}).values())
 
     def group(self, tenant: str, model: str, scheme: str) -> list[_Replica]:
         """Every replica of a model, whatever its state, by name."""
-        members = self._serving.get((tenant, model, scheme), {})
-        return [members[name] for name in sorted(members)]
+        return list(self._serving.get((tenant, model, scheme), {}).values())
 
     def unsure(self, tenant: str, model: str, scheme: str) -> int:
         """Replicas of a model of which absence says nothing."""
@@ -296,10 +298,10 @@ class Index:
         for key in sorted(self.domains):
             place = self.domains[key]
             for block in sorted(place.held):
-                for holding in sorted(place.members(place.held[block] & place.alive), key=lambda h: h.owner.name):
+                for owner, holding in place.members(place.held[block] & place.alive):
                     tier = place.coldest((block,), holding.bit)
                     hidden = " hidden" if place.hidden.get(block, 0) & holding.bit else ""
-                    yield f"block {'/'.join(key)} {block:016x} {holding.owner.name} tier={tier}{hidden}"
+                    yield f"block {'/'.join(key)} {block:016x} {owner.name} tier={tier}{hidden}"
 
 
 def _flaw(message: kvwire.AnyMessage, place: subjects.KVSubject, sequence: int) -> str | None:

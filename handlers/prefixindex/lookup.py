@@ -19,12 +19,14 @@ from typing import Final
 
 import msgspec
 
+from eventstore import kvwire
 from handlers.prefixindex import affinity, domain, index, keys, policies, ranking, replicas, request
 
 MAX_TOKENS: Final = 1_048_576
 MAX_TEXT: Final = 1 << 20  # bytes
 DEFAULT_BLOCK: Final = 16  # while nobody serves the model, for the affinity of its first prompts
-_TIER: Final = {1: request.TIERS[1], 2: request.TIERS[2], 4: request.TIERS[3]}
+_TIERS: Final[dict[int, request.Tier]] = {kvwire.T1: request.T1, kvwire.T2: request.T2, kvwire.T3: request.T3}
+_score = request.ReplicaScore
 
 Clock = Callable[[], int]
 Step = Callable[["Lookup"], "Answer | None"]
@@ -46,10 +48,16 @@ class Inputs(msgspec.Struct, frozen=True):
     """What a request asks for, once precedence is settled."""
 
     probes: list[ranking.Probe] = []
-    tokens: int = 0  # of the prompt, as far as it is made of whole blocks
+    tokens: int = 0  # whole blocks of token_ids
     chained: bool = False
-    chain: tuple[bytes, ...] = ()  # for affinity
-    exact: bytes = b""  # for affinity
+    odd_hashes: tuple[bytes, ...] = ()  # the chain as bytes, when one of its keys is not 8 bytes
+    exact: bytes = b""
+
+    def seed(self) -> bytes:
+        """What affinity hashes: the chain, of the smallest block size, else the exact key."""
+        if self.odd_hashes or not self.chained:
+            return affinity.seed(self.odd_hashes, self.exact)
+        return affinity.seed_of(self.probes[0].keys)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -84,6 +92,7 @@ class Lookup:
         self.inputs = Inputs()
         self.consulted = False  # the index was asked
         self.serving: list[replicas.Replica] = []
+        self.groups: list[ranking.Group] = []
         self.ranked: list[ranking.Scored] = []
         self.small = False  # below minimumPrefixTokens: only affinity may answer
 
@@ -153,10 +162,9 @@ def resolve(look: Lookup) -> Answer | None:
     if chained and look.policy.chain_matching:
         return _explicit_chain(look)
     if asked.prefix_hash:
-        tokens = _effective(asked)
-        matched = asked.prefix_token_count or min(look.place.sizes, default=0) if look.place else tokens
+        matched = asked.prefix_token_count or (min(look.place.sizes, default=0) if look.place else 0)
         probe = ranking.Probe([keys.from_wire(asked.prefix_hash)], [matched], exact=True)
-        look.inputs = Inputs([probe], tokens, exact=asked.prefix_hash)
+        look.inputs = Inputs([probe], exact=asked.prefix_hash)
         return None
     if asked.tokens:
         return _token_ids(look)
@@ -166,7 +174,6 @@ def resolve(look: Lookup) -> Answer | None:
         return no("no-tokeniser", "this server has no tokeniser; send token_ids or block_hashes")
     if chained:
         return no("chain-disabled", "the policy disables chain matching and the request holds nothing else")
-    look.inputs = Inputs(tokens=_effective(asked))
     return None
 
 
@@ -178,12 +185,13 @@ def _explicit_chain(look: Lookup) -> Answer | None:
         )
         return no("chain-arrays-differ", text)
     probe = ranking.Probe(asked.chain, asked.block_token_counts)
-    look.inputs = Inputs([probe], _effective(asked), chained=True)
+    look.inputs = Inputs([probe], chained=True, odd_hashes=asked.odd_hashes)
     return None
 
 
-def _effective(asked: request.LookupRequest) -> int:
-    return sum(asked.block_token_counts) or asked.prefix_token_count
+def _tokens_asked(look: Lookup) -> int:
+    """How long the prompt is, as far as the request says."""
+    return look.inputs.tokens or sum(look.asked.block_token_counts) or look.asked.prefix_token_count
 
 
 def _token_ids(look: Lookup) -> Answer | None:
@@ -216,13 +224,13 @@ def _token_ids(look: Lookup) -> Answer | None:
 def prompt_too_small(look: Lookup) -> Answer | None:
     """minimumPrefixTokens: such a prompt is not worth a match, but where it goes may still be steered."""
     wanted = look.policy.minimum_prefix_tokens
-    look.small = wanted > 0 and look.inputs.tokens < wanted
+    look.small = wanted > 0 and _tokens_asked(look) < wanted
     return _too_small(look) if look.small and not look.policy.affinity else None
 
 
 def _too_small(look: Lookup) -> Answer:
     wanted = look.policy.minimum_prefix_tokens
-    return no("below-minimum-prefix", f"{look.inputs.tokens} tokens are less than minimumPrefixTokens of {wanted}")
+    return no("below-minimum-prefix", f"{_tokens_asked(look)} tokens are less than minimumPrefixTokens of {wanted}")
 
 
 # The index and after -------------------------------------------------------------------------------------------------
@@ -236,15 +244,20 @@ def consult(look: Lookup) -> Answer | None:
         return no("missing-field", f"{', '.join(absent)} must not be empty")
     look.consulted = True
     ttl = look.policy.ttl_ns
-    look.serving = [
-        replica
-        for replica in look.index.serving(asked.tenant_id, asked.model_id, asked.hash_scheme)
-        if replicas.freshness(replica, look.now_ns, ttl) > 0
-    ]
+    look.serving = look.index.serving(asked.tenant_id, asked.model_id, asked.hash_scheme)
+    all_heard = replicas.all_heard(look.serving, look.now_ns)
+    if not all_heard:
+        look.serving = [one for one in look.serving if replicas.freshness(one, look.now_ns, ttl) > 0]
     if look.place is not None and look.inputs.probes:
-        groups = ranking.depths(look.place, look.inputs.probes)
+        look.groups = ranking.depths(look.place, look.inputs.probes)
         look.ranked = ranking.score(
-            groups, look.place, len(look.serving), now_ns=look.now_ns, ttl_ns=ttl, ttft_ms=asked.ttft_ms
+            look.groups,
+            look.place,
+            len(look.serving),
+            now_ns=look.now_ns,
+            ttl_ns=ttl,
+            ttft_ms=asked.ttft_ms,
+            all_heard=all_heard,
         )
     return None
 
@@ -261,42 +274,32 @@ def answer(look: Lookup) -> Answer:
 
 def prefix_match(look: Lookup) -> Answer:
     """What is left of the ranking after the policy's two floors."""
-    policy = look.policy
-    ranked = look.ranked
-    wanted = policy.minimum_matched_tokens
-    if wanted > 0:
-        kept = [scored for scored in ranked if scored.matched >= wanted]
-        if not kept:
-            best = max(scored.matched for scored in ranked)
-            return no("below-minimum-matched", f"at most {best} tokens match, minimumMatchedTokens is {wanted}")
-        ranked = kept
-    if -ranked[0].negative < policy.floor:
-        return no(
-            "below-floor", f"the best score {-ranked[0].negative:.3f} is below routingFloorScore {policy.floor:g}"
-        )
-    place = look.place
+    policy, place, ranked = look.policy, look.place, look.ranked
     assert place is not None
+    wanted = policy.minimum_matched_tokens
+    if look.groups[-1].matched < wanted:
+        ranked = [scored for scored in ranked if scored[-1].matched >= wanted]
+        if not ranked:
+            best = max(scored[-1].matched for scored in look.ranked)
+            return no("below-minimum-matched", f"at most {best} tokens match, minimumMatchedTokens is {wanted}")
+    top = -ranked[0][0]
+    if top < policy.floor:
+        return no("below-floor", f"the best score {top:.3f} is below routingFloorScore {policy.floor:g}")
     cold = any(place.colder.values())
     scores = [
-        request.ReplicaScore(
-            scored.name,
-            -scored.negative,
-            scored.matched,
-            scored.freshness,
-            _TIER[ranking.tier(place, scored)] if cold else request.TIERS[1],
-        )
-        for scored in ranked
+        _score(name, -value, group.matched, freshness, _tier(place, group, holding) if cold else request.T1)
+        for value, name, holding, freshness, group in ranked
     ]
     return Answer("PREFIX_MATCH", None, scores, _credit(place, ranked) if policy.eviction == "LFU" else None)
 
 
+def _tier(place: domain.Domain, group: ranking.Group, holding: domain.Holding) -> request.Tier:
+    """The coldest in the run; it is told, and does not rank."""
+    return _TIERS[place.coldest(group.run, holding.bit)]
+
+
 def _credit(place: domain.Domain, ranked: Sequence[ranking.Scored]) -> Credit:
-    holds = []
-    for scored in ranked:
-        probe = scored.group.probe
-        run = probe.keys[-1:] if probe.exact else probe.keys[: scored.group.length]
-        holds.append((scored.name, tuple(run)))
-    return Credit(place.key, tuple(holds))
+    return Credit(place.key, tuple((scored[1], tuple(scored[-1].run)) for scored in ranked))
 
 
 def tenant_hot(look: Lookup) -> Answer | None:
@@ -345,15 +348,9 @@ def miss(look: Lookup) -> Answer:
 def affinity_hint(look: Lookup) -> Answer | None:
     """The same cold prompt goes to the same replica."""
     asked = look.asked
-    if not look.consulted:
+    if not look.consulted or len(asked.chain) != len(asked.block_token_counts):
         return None
-    inputs = look.inputs
-    chain = asked.hashes
-    if inputs.chained and not chain:
-        chain = tuple(map(keys.to_wire, inputs.probes[0].keys))
-    if len(asked.chain) != len(asked.block_token_counts):
-        return None
-    seed = affinity.seed(chain, inputs.exact)
+    seed = look.inputs.seed()
     name = affinity.pick(seed, (replica.name for replica in look.serving)) if seed else None
     if name is None:
         return None
@@ -381,7 +378,7 @@ def explain(look: Lookup, found: Answer) -> list[request.Facts]:
     """Every replica of the model, whether it is in the answer, and if not, why not."""
     asked = look.asked
     answered = {one.replica_id for one in found.scores}
-    scored = {one.name: one for one in look.ranked}
+    scored = {one[1]: one for one in look.ranked}
     facts = []
     for replica in look.index.group(asked.tenant_id, asked.model_id, asked.hash_scheme):
         fresh = replicas.freshness(replica, look.now_ns, look.policy.ttl_ns)
@@ -393,17 +390,23 @@ def explain(look: Lookup, found: Answer) -> list[request.Facts]:
             request.Facts(
                 replica_id=replica.name,
                 state=replica.state,
-                matched_tokens=one.matched if one else 0,
+                matched_tokens=one[-1].matched if one else 0,
                 blocks=replica.blocks,
                 freshness=fresh,
                 pressure_factor=ranking.pressure_factor(replica, look.now_ns, look.policy.ttl_ns),
-                slo_bias=one.bias if one else 0.0,
-                distinguishing_power=one.power if one else 0.0,
-                score=-one.negative if one else 0.0,
+                slo_bias=1.0 + fresh if ranking.is_tight(asked.ttft_ms) else 1.0,
+                distinguishing_power=_power(look, one[-1].matched) if one else 0.0,
+                score=-one[0] if one else 0.0,
                 excluded=excluded,
             )
         )
     return facts
+
+
+def _power(look: Lookup, matched: int) -> float:
+    """Distinguishing power of those that match so much."""
+    matching = sum(1 for scored in look.ranked if scored[-1].matched >= matched)
+    return ranking.distinguishing(matching, len(look.serving))
 
 
 def _excluded(look: Lookup, found: Answer, replica: replicas.Replica, fresh: float, one: ranking.Scored | None) -> str:
@@ -413,6 +416,6 @@ def _excluded(look: Lookup, found: Answer, replica: replicas.Replica, fresh: flo
         return "not heard within the TTL"
     if one is None:
         return "holds no leading block of this prompt" if look.consulted else "the index was not asked"
-    if one.matched < look.policy.minimum_matched_tokens:
+    if one[-1].matched < look.policy.minimum_matched_tokens:
         return f"matches less than minimumMatchedTokens of {look.policy.minimum_matched_tokens}"
     return found.detail.code if found.detail is not None else ""

@@ -15,42 +15,45 @@ Rules: spec/inferencecache.md section 1.5; design.md section 3.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
 
-from eventstore import kvwire
 from handlers.prefixindex import domain, replicas
 
 TIGHT_TTFT_MS: Final = 200
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """One way to ask for a prompt: keys in order with their token counts, or (`exact`) the last key alone."""
+    """One way to ask for a prompt: keys in order with their token counts, or (`exact`) a key alone, as one count."""
 
     keys: list[int]
-    counts: list[int]  # tokens per key; of an exact probe, one count for all
+    counts: list[int]
     size: int | None = None  # only replicas with this block size are asked
     exact: bool = False
 
-    def tokens(self, length: int) -> int:
-        """Tokens in a leading run of that many keys."""
-        if self.exact:
-            return self.counts[0]
+    def tokens(self, lengths: Sequence[int]) -> list[int]:
+        """Tokens in leading runs of so many keys."""
         first = self.counts[0]
         if self.counts.count(first) == len(self.counts):
-            return length * first
-        return sum(self.counts[:length])
+            return [length * first for length in lengths]
+        sums = list(accumulate(self.counts, initial=0))
+        return [sums[length] for length in lengths]
 
 
 class Group(NamedTuple):
-    """Replicas that match equally much."""
+    """Replicas that hold the same leading run."""
 
-    matched: int
+    matched: int  # tokens
     mask: int
     probe: Probe
-    length: int
+    length: int  # keys
+
+    @property
+    def run(self) -> list[int]:
+        return self.probe.keys[: self.length]
 
 
 def depths(place: domain.Domain, probes: Sequence[Probe]) -> list[Group]:
@@ -74,72 +77,67 @@ def depths(place: domain.Domain, probes: Sequence[Probe]) -> list[Group]:
 def _depths(place: domain.Domain, probe: Probe) -> list[Group]:
     among = -1 if probe.size is None else place.sizes.get(probe.size, 0)
     if probe.exact:
-        mask = place.holders_of(probe.keys[-1]) & among
-        return [Group(probe.tokens(1), mask, probe, 1)] if mask else []
+        mask = place.holders_of(probe.keys[0]) & among
+        return [Group(probe.counts[0], mask, probe, 1)] if mask else []
     runs = place.runs(probe.keys, among)
-    if len(runs) <= 4:
-        return [Group(probe.tokens(length), mask, probe, length) for length, mask in runs]
-    sums = list(accumulate(probe.counts, initial=0))
-    return [Group(sums[length], mask, probe, length) for length, mask in runs]
+    if not runs:
+        return []
+    tokens = probe.tokens([length for length, _ in runs])
+    return [Group(matched, mask, probe, length) for matched, (length, mask) in zip(tokens, runs, strict=True)]
 
 
-class Scored(NamedTuple):
-    """One replica's place in the ranking, with the parts of its score."""
-
-    negative: float  # so that tuples sort as answers do: best score first, then by name
-    name: str
-    holding: domain.Holding
-    matched: int
-    freshness: float
-    pressure: float
-    bias: float
-    power: float
-    group: Group
+#: One replica in the ranking, in the order that sorts answers: the score negated, the replica's name, its holding,
+#: freshness, group. A plain tuple: there may be hundreds in an answer.
+Scored = tuple[float, str, domain.Holding, float, Group]
 
 
 def score(
-    groups: Sequence[Group], place: domain.Domain, total: int, *, now_ns: int, ttl_ns: int, ttft_ms: int
+    groups: Sequence[Group],
+    place: domain.Domain,
+    total: int,
+    *,
+    now_ns: int,
+    ttl_ns: int,
+    ttft_ms: int,
+    all_heard: bool = False,
 ) -> list[Scored]:
-    """All fresh replicas of the groups, best first."""
+    """All fresh replicas of the groups, best first. `all_heard`: the caller saw that every one of them is at 1."""
     found: list[Scored] = []
-    tight = 0 < ttft_ms < TIGHT_TTFT_MS
-    quiet_since = now_ns - replicas.SILENT_AFTER
+    tight = is_tight(ttft_ms)
+    outdated = now_ns - ttl_ns
     matching = 0
-    at = 0
-    while at < len(groups):
-        matched = groups[at].matched
-        fresh: list[tuple[domain.Holding, float, Group]] = []
-        while at < len(groups) and groups[at].matched == matched:
-            group = groups[at]
-            at += 1
-            for holding in place.members(group.mask):
-                owner = holding.owner
-                if owner.heard_ns >= quiet_since:
-                    fresh.append((holding, 1.0, group))
-                elif (freshness := replicas.freshness(owner, now_ns, ttl_ns)) > 0:
-                    fresh.append((holding, freshness, group))
+    for matched, equals in groupby(groups, _matched):
+        together = list(equals)
+        if all_heard:
+            matching += sum(group.mask.bit_count() for group in together)
+            worth = -matched * distinguishing(matching, total) * (2.0 if tight else 1.0)
+            for group in together:
+                found += [
+                    (worth * owner.relief if owner.stats_ns > outdated else worth, owner.name, holding, 1.0, group)
+                    for owner, holding in place.members(group.mask)
+                ]
+            continue
+        fresh = [
+            (owner, holding, freshness, group)
+            for group in together
+            for owner, holding in place.members(group.mask)
+            if (freshness := replicas.freshness(owner, now_ns, ttl_ns)) > 0
+        ]
         matching += len(fresh)
-        power = distinguishing(matching, total)
-        worth = matched * power
-        for holding, freshness, group in fresh:
-            owner = holding.owner
-            pressure = 1.0 if owner.stats is None else pressure_factor(owner, now_ns, ttl_ns)
-            bias = 1.0 + freshness if tight else 1.0
-            found.append(
-                Scored(
-                    -(worth * freshness * pressure * bias),
-                    owner.name,
-                    holding,
-                    matched,
-                    freshness,
-                    pressure,
-                    bias,
-                    power,
-                    group,
-                )
-            )
+        worth = -matched * distinguishing(matching, total)
+        for owner, holding, freshness, group in fresh:
+            value = worth * freshness * pressure_factor(owner, now_ns, ttl_ns) * (1.0 + freshness if tight else 1.0)
+            found.append((value, owner.name, holding, freshness, group))
     found.sort()
     return found
+
+
+_matched = attrgetter("matched")
+
+
+def is_tight(ttft_ms: int) -> bool:
+    """An SLO that makes a fresh hit worth twice as much."""
+    return 0 < ttft_ms < TIGHT_TTFT_MS
 
 
 def distinguishing(matching: int, total: int) -> float:
@@ -151,18 +149,7 @@ def distinguishing(matching: int, total: int) -> float:
 
 def pressure_factor(replica: replicas.Replica, now_ns: int, ttl_ns: int) -> float:
     """What is left of a score under the replica's own load."""
-    if replica.stats is None or now_ns - replica.stats_ns >= ttl_ns:
-        return 1.0
-    return min(1.0, max(0.0, 1.0 - replica.stats.pressure))
-
-
-def tier(place: domain.Domain, scored: Scored) -> int:
-    """The coldest tier in a replica's run: T1, T2 or T3."""
-    if not any(place.colder.values()):
-        return kvwire.T1
-    group = scored.group
-    run = group.probe.keys[-1:] if group.probe.exact else group.probe.keys[: group.length]
-    return place.coldest(run, scored.holding.bit)
+    return replica.relief if replica.stats_ns > now_ns - ttl_ns else 1.0
 
 
 # Replicas that are warm for their tenant, whatever the prompt --------------------------------------------------------
@@ -179,7 +166,7 @@ class Hot(NamedTuple):
 
 def hot(serving: Sequence[replicas.Replica], *, now_ns: int, ttl_ns: int, ttft_ms: int) -> list[Hot]:
     """Replicas of the model whose own hit rate was good within five minutes, best first."""
-    return sorted(_hot(serving, now_ns, ttl_ns, 0 < ttft_ms < TIGHT_TTFT_MS))
+    return sorted(_hot(serving, now_ns, ttl_ns, is_tight(ttft_ms)))
 
 
 def _hot(serving: Sequence[replicas.Replica], now_ns: int, ttl_ns: int, tight: bool) -> Iterator[Hot]:

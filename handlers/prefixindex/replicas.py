@@ -18,7 +18,7 @@ Times are nanoseconds since the epoch, of the stream.
 Rules: design.md section 3; docs/design/0001-kv-wire.md; TR-03, IDX-03, IDX-05.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Literal
 
 from eventstore import events, kvwire
@@ -38,11 +38,12 @@ Open = Callable[[domain.DomainKey], domain.Domain]
 class Contents:
     """All that a replica holds, one holding per adapter: either the part that counts, or a keyframe in the making."""
 
-    __slots__ = ("_open", "counting", "holdings", "owner")
+    __slots__ = ("_open", "counting", "holdings", "main", "owner")
 
     def __init__(self, owner: "Replica", opener: Open) -> None:
         self.owner = owner
         self.holdings: dict[str, domain.Holding] = {}
+        self.main: domain.Holding | None = None  # the first of them: mostly the only one
         self.counting = False
         self._open = opener
 
@@ -52,6 +53,7 @@ class Contents:
             owner = self.owner
             place = self._open(domain.DomainKey(owner.tenant, owner.model, owner.scheme, adapter))
             self.holdings[adapter] = found = place.open(owner)
+            self.main = self.main or found
             if self.counting:
                 place.admit(found)
         return found
@@ -106,6 +108,7 @@ class Replica:
         "past",
         "rank",
         "reason",
+        "relief",
         "scheme",
         "seen_event",
         "session",
@@ -143,6 +146,7 @@ class Replica:
         self.past: dict[str, bool] = {}  # older sessions -> whether their zombie was told
         self.heard_ns = self.event_ns = self.asked_ns = self.state_since_ns = 0
         self.stats: kvwire.Stats | None = None
+        self.relief = 1.0  # 1 - pressure, within 0..1
         self.stats_ns = self.stats_said_ns = 0
         self.steady = False  # nothing but plain ops is to be expected: the fast path of index.py
 
@@ -331,6 +335,7 @@ class Replica:
     def _statistics(self, said: kvwire.Stats, sequence: int, time_ns: int) -> list[outcomes.Outcome]:
         before = statistics(self.stats)
         self.stats, self.stats_ns = sane(said), time_ns
+        self.relief = min(1.0, max(0.0, 1.0 - self.stats.pressure))
         if statistics(self.stats) == before or time_ns - self.stats_said_ns < STATISTICS_EVERY:
             return []
         self.stats_said_ns = time_ns
@@ -397,6 +402,20 @@ def freshness(replica: Replica, now_ns: int, ttl_ns: int) -> float:
     if age <= SILENT_AFTER:
         return 1.0
     return max(0.0, 1.0 - age / ttl_ns)
+
+
+def counting(members: Iterable[Replica]) -> list[Replica]:
+    """Those whose content counts and is not empty. Every lookup asks this of the whole fleet."""
+    return [
+        replica
+        for replica in members
+        if (live := replica.live) is not None and live.main is not None and (live.main.count or live.blocks)
+    ]
+
+
+def all_heard(members: Iterable[Replica], now_ns: int) -> bool:
+    """Whether each of them has freshness 1."""
+    return min([replica.heard_ns for replica in members], default=0) >= now_ns - SILENT_AFTER
 
 
 def sane(stats: kvwire.Stats) -> kvwire.Stats:

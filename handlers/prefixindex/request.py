@@ -71,11 +71,6 @@ class LookupRequest(msgspec.Struct, frozen=True, kw_only=True):
     tbt_ms: int = 0
     explain: bool = False
 
-    @property
-    def hashes(self) -> tuple[bytes, ...]:
-        """block_hashes as bytes."""
-        return self.odd_hashes or tuple(map(keys.to_wire, self.chain))
-
 
 _documents = msgspec.json.Decoder(_Document)
 
@@ -202,7 +197,9 @@ def _chain_at_once(texts: list[str]) -> list[int] | None:
 # The answer ----------------------------------------------------------------------------------------------------------
 
 Tier = Literal["CACHE_TIER_UNSPECIFIED", "CACHE_TIER_T1", "CACHE_TIER_T2", "CACHE_TIER_T3"]
-TIERS: Final[tuple[Tier, ...]] = ("CACHE_TIER_UNSPECIFIED", "CACHE_TIER_T1", "CACHE_TIER_T2", "CACHE_TIER_T3")
+T1: Final = "CACHE_TIER_T1"
+T2: Final = "CACHE_TIER_T2"
+T3: Final = "CACHE_TIER_T3"
 Reason = Literal[
     "PREFIX_MATCH",
     "TENANT_HOT",

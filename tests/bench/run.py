@@ -1,0 +1,36 @@
+"""`make bench`: every measured row in plain lines; exit 1 when a bar is missed. `python -m tests.bench.run [module …]`.
+
+A module of this folder takes part when PARTS names it and it has `rows()`, plain or async. A part that is not there is
+an error, not a silent pass.
+"""
+
+import asyncio
+import importlib
+import inspect
+import sys
+from typing import Final
+
+from tests.bench.row import Row
+
+PARTS: Final = ("index", "append", "replay")
+
+
+def measured(part: str) -> list[Row]:
+    found = importlib.import_module(f"tests.bench.{part}").rows()
+    rows: list[Row] = asyncio.run(found) if inspect.iscoroutine(found) else found
+    return rows
+
+
+def main(parts: tuple[str, ...]) -> int:
+    missed = 0
+    for part in parts:
+        for row in measured(part):
+            sys.stdout.write(f"{row}\n")
+            sys.stdout.flush()
+            missed += not row.ok
+    sys.stdout.write(f"{missed} of the bars missed\n" if missed else "every bar held\n")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(tuple(sys.argv[1:]) or PARTS))
