@@ -42,7 +42,7 @@ class SelfTest:
         if place is None:
             return []
         mask = place.held.get(entry.key, 0) & place.alive
-        return [holding.owner.name for holding in place.members(mask)]
+        return [owner.name for owner, _ in place.members(mask)]
 
     def route(self, entry: probes.Entry) -> probes.Route:
         asked = request.LookupRequest(

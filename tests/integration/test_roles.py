@@ -1,0 +1,312 @@
+"""Roles as processes: what they refuse, how they end, and that a restart of any of them loses nothing it should not.
+
+Excluded: random kills under load (tests/faults), the demo's story (test_demo).
+"""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventstore import streams
+from eventstore.jetstream import connect, provision
+from tests.support import natsserver
+from warmlog import lab
+
+ENGINE = lab.ENGINES[0]
+PROMPT = list(range(1, 641))
+
+
+async def role(*words: str, timeout: float = 20) -> tuple[int, str]:
+    """Run a role until it ends by itself: exit code and standard error."""
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "warmlog", *words), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(timeout):
+            _, err = await child.communicate()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    return child.returncode or 0, err.decode()
+
+
+@pytest.fixture
+async def laboratory(tmp_path: Path) -> AsyncIterator[lab.Lab]:
+    natsserver.require()
+    async with lab.Lab(tmp_path) as running:
+        await running.start_nats()
+        yield running
+
+
+def nats_words(running: lab.Lab) -> list[str]:
+    return [f"--nats={running.nats_url}", f"--nats-token-file={running.directory / 'token'}"]
+
+
+def subscriber_words(running: lab.Lab, **changed: str) -> list[str]:
+    address = running.engines[ENGINE.name]
+    given = {
+        "engine-endpoint": address.events,
+        "replay-endpoint": address.replay or "",
+        "engine-metrics-url": "",
+        "replica-id": ENGINE.name,
+        "tenant-id": lab.TENANT,
+        "model-id": lab.MODEL,
+        "server": running.nats_url,
+        "nats-token-file": str(running.directory / "token"),
+        **{name.replace("_", "-"): value for name, value in changed.items()},
+    }
+    return [f"--{name}={value}" for name, value in given.items()]
+
+
+async def warm(running: lab.Lab, tokens: list[int] = PROMPT) -> None:
+    await running.post(f"{running.engines[ENGINE.name].http}/v1/generate", {"token_ids": tokens, "max_tokens": 1})
+
+
+async def matched(running: lab.Lab, tokens: list[int] = PROMPT) -> dict[str, int]:
+    question = {"tenant_id": lab.TENANT, "model_id": lab.MODEL, "hash_scheme": "vllm", "token_ids": tokens}
+    answer = await running.post(f"{running.lookup}/v1/lookup", question)
+    return {score["replica_id"]: score["matched_tokens"] for score in answer["replica_scores"]}
+
+
+async def until_matched(running: lab.Lab, tokens: list[int] = PROMPT, within: float = 10) -> None:
+    async def check() -> bool:
+        return (await matched(running, tokens)).get(ENGINE.name) == len(tokens)
+
+    await running.until(check, what=f"{len(tokens)} tokens to be credited", within=within)
+
+
+async def snapshot(running: lab.Lab) -> dict[str, Any]:
+    found = await running.get(f"{running.admin}/snapshot")
+    return {row["replicaId"]: row for row in found["replicas"]}
+
+
+# What is refused -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_without_authentication_must_be_told_so() -> None:
+    code, said = await role("server", "--nats=nats://127.0.0.1:1")
+    assert code == 2
+    assert "--insecure-disable-auth is required" in said
+
+
+async def test_a_server_says_which_port_is_in_use(laboratory: lab.Lab) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        words = [f"--http-bind-address=127.0.0.1:{port}", "--snapshot-bind-address=127.0.0.1:0"]
+        code, said = await role("server", *nats_words(laboratory), "--insecure-disable-auth", *words)
+    assert code == 3
+    assert f"cannot listen on 127.0.0.1:{port}" in said.splitlines()[-1]
+
+
+async def test_a_drifted_stream_is_refused_with_field_and_remedy(laboratory: lab.Lab) -> None:
+    options = connect.Options(name="test", token=laboratory.token)
+    async with await connect.connect(laboratory.nats_url, options, wait=5) as connection:
+        await provision.provision(connection, streams.control_log(duplicate_window=60))
+    words = ["--http-bind-address=127.0.0.1:0", "--snapshot-bind-address=127.0.0.1:0", "--insecure-disable-auth"]
+    code, said = await role("server", *nats_words(laboratory), *words)
+    assert code == 3
+    last = said.splitlines()[-1]
+    assert "WARMLOG" in last
+    assert "duplicate_window" in last
+
+
+async def test_an_old_nats_server_is_refused_with_its_version() -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        info = {"server_id": "old", "version": "2.10.26", "headers": True, "max_payload": 1 << 20, "proto": 1}
+        writer.write(b"INFO " + json.dumps(info).encode() + b"\r\n")
+        while line := await reader.readline():
+            if line.startswith(b"PING"):
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        code, said = await role("server", f"--nats=nats://127.0.0.1:{port}", "--insecure-disable-auth")
+    assert code == 3
+    assert "2.10.26" in said.splitlines()[-1]
+    assert "2.12" in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "says"),
+    [
+        ("kind: [", "while parsing"),
+        ("{kind: Pod, apiVersion: v1, metadata: {name: p}}", "expected kind CachePolicy or CacheTenant"),
+        ("{kind: CachePolicy, apiVersion: inferencecache.io/v1alpha1, spec: {}}", "without metadata.name"),
+        (
+            "{kind: CachePolicy, apiVersion: inferencecache.io/v1alpha1, metadata: {name: p}, "
+            "spec: {minimumPrefixTokens: x}}",
+            "minimumPrefixTokens",
+        ),
+    ],
+    ids=["no YAML", "another kind", "no name", "a wrong field"],
+)
+async def test_a_manifest_that_cannot_be_used_is_named(tmp_path: Path, manifest: str, says: str) -> None:
+    (tmp_path / "bad.yaml").write_text(manifest)
+    words = [f"--policies={tmp_path}", "--insecure-disable-auth", "--nats=nats://127.0.0.1:1"]
+    code, said = await role("server", *words)
+    assert code == 2
+    assert "bad.yaml" in said.splitlines()[-1]
+    assert says in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "says"),
+    [
+        ({"server": "policy-server:9090"}, 2, "has no scheme; give nats://host:port or http(s)://host:port"),
+        ({"replica_id": ""}, 2, "must not be empty"),
+        ({"engine_endpoint": "tcp://127.0.0.1:0"}, 2, "port"),
+        (
+            {"engine_endpoint": "tcp://h:5557", "replay_endpoint": "tcp://h:5558", "data_parallel_size": "2"},
+            2,
+            "5558",
+        ),
+        ({"lora_adapter_names": "x=sql"}, 2, "is not ID=NAME"),
+        ({"lora_adapter_names": "1=a,1=b"}, 2, "named twice"),
+        ({"server": "http://user@host:1"}, 3, "is no intake URL"),
+    ],
+    ids=["no scheme", "no replica", "port 0", "ranks collide", "adapter id", "adapter twice", "userinfo in URL"],
+)
+async def test_a_subscriber_says_which_flag_is_wrong(changed: dict[str, str], code: int, says: str) -> None:
+    given = {"replica_id": "r", "model_id": "m", "server": "nats://127.0.0.1:1", "engine_metrics_url": "", **changed}
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+    ended, said = await role("subscriber", *words)
+    assert (ended, says in said.splitlines()[-1]) == (code, True), said
+
+
+# How they end, and what a restart keeps ------------------------------------------------------------------------------
+
+
+async def test_of_two_subscribers_for_one_replica_the_newer_wins_and_the_older_says_one_line(
+    laboratory: lab.Lab,
+) -> None:
+    await laboratory.start_engine(ENGINE)
+    await laboratory.start_server()
+    older = asyncio.ensure_future(role("subscriber", *subscriber_words(laboratory), "--log-format=text"))
+    await warm(laboratory)
+    await until_matched(laboratory)
+    await laboratory.start_subscriber(ENGINE)
+    code, said = await asyncio.wait_for(older, 20)
+    assert code == 4
+    assert "fenced" in said.splitlines()[-1]
+    await until_matched(laboratory)
+
+
+async def test_sigterm_flushes_what_is_pending_and_says_goodbye(laboratory: lab.Lab) -> None:
+    await laboratory.start_engine(ENGINE)
+    await laboratory.start_server()
+    process = await laboratory.start_subscriber(ENGINE)
+    await warm(laboratory)
+    await until_matched(laboratory)
+    assert await process.stop() == 0
+    assert "flushed and stopped" in process.log.read_text()
+
+    async def gone() -> bool:
+        return ENGINE.name not in await matched(laboratory)
+
+    await laboratory.until(gone, what="the replica to be gone", within=3)
+
+
+async def test_a_server_that_starts_again_is_ready_only_when_it_knows_what_the_one_before_knew(
+    laboratory: lab.Lab,
+) -> None:
+    await laboratory.start_engine(ENGINE)
+    process = await laboratory.start_server()
+    await laboratory.start_subscriber(ENGINE)
+    await warm(laboratory)
+    await until_matched(laboratory)
+    before = (await snapshot(laboratory))[ENGINE.name]["prefixCount"]
+    await process.kill()
+    await laboratory.start_server()  # returns when /readyz says 200
+    assert await matched(laboratory) == {ENGINE.name: len(PROMPT)}
+    assert (await snapshot(laboratory))[ENGINE.name]["prefixCount"] == before
+
+
+async def test_edges_are_told_once_however_often_the_server_starts(laboratory: lab.Lab) -> None:
+    await laboratory.start_engine(ENGINE)
+    process = await laboratory.start_server()
+    await laboratory.start_subscriber(ENGINE)
+    await warm(laboratory)
+    await until_matched(laboratory)
+    for _ in range(2):
+        await asyncio.sleep(0.3)
+        await process.kill()
+        process = await laboratory.start_server()
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "warmlog", "events", *nats_words(laboratory), "--type=replica.observed", "-o", "json"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await child.communicate()
+    edges = [json.loads(line)["event"]["data"] for line in out.splitlines()]
+    told = [(edge["kv_sequence"], edge["edge"]) for edge in edges]
+    assert len(told) == len(set(told))
+    assert {edge for _, edge in told} >= {"first-event", "complete"}
+
+
+async def test_a_subscriber_without_a_nats_credential_goes_through_the_intake(laboratory: lab.Lab) -> None:
+    await laboratory.start_engine(ENGINE)
+    await laboratory.start_server()
+    words = subscriber_words(laboratory, server=laboratory.admin, nats_token_file="")
+    through = asyncio.ensure_future(role("subscriber", *words, timeout=60))
+    await warm(laboratory)
+    await until_matched(laboratory)
+    await laboratory.start_subscriber(ENGINE)  # the newer one fences it, through the intake's answers
+    code, said = await asyncio.wait_for(through, 30)
+    assert code == 4, said
+
+
+async def test_events_that_come_while_nats_is_away_are_told_afterwards(laboratory: lab.Lab) -> None:
+    await laboratory.start_engine(ENGINE)
+    await laboratory.start_server()
+    await laboratory.start_subscriber(ENGINE)
+    await warm(laboratory)
+    await until_matched(laboratory)
+    assert laboratory.nats is not None
+    await laboratory.nats.kill()
+    later = list(range(5000, 5640))
+    await warm(laboratory, later)
+    assert await matched(laboratory) == {ENGINE.name: len(PROMPT)}, "what was known is answered meanwhile"
+    await laboratory.restart_nats()
+    await until_matched(laboratory, later)
+
+
+async def test_a_subscriber_that_starts_before_nats_reads_meanwhile(tmp_path: Path) -> None:
+    natsserver.require()
+    async with lab.Lab(tmp_path) as running:
+        await running.start_nats()
+        assert running.nats is not None
+        await running.nats.kill()
+        await running.start_engine(ENGINE)
+        await running.start_subscriber(ENGINE)
+        await asyncio.sleep(1)
+        await warm(running)
+        await running.restart_nats()
+        await running.start_server()
+        await until_matched(running)
+
+
+async def test_an_engine_that_publishes_nothing_is_told_with_what_to_look_at(laboratory: lab.Lab) -> None:
+    await laboratory.start_server()
+    free = lab.free_port()
+    words = [
+        *(f"--engine-endpoint=tcp://127.0.0.1:{free}", "--engine-metrics-url=", "--silent-after=500ms"),
+        *("--replica-id=r", "--model-id=m", "--log-format=text"),
+        *(f"--server={laboratory.nats_url}", f"--nats-token-file={laboratory.directory / 'token'}"),
+    ]
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "warmlog", "subscriber", *words), stderr=asyncio.subprocess.PIPE
+    )
+    await asyncio.sleep(3)
+    child.send_signal(signal.SIGTERM)
+    _, err = await child.communicate()
+    assert child.returncode == 0
+    assert "kv-events-config" in err.decode()
