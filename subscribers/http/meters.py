@@ -6,13 +6,14 @@ Rules: spec/conventions.md items 11 to 15: requests, errors by reason, duration;
 from typing import Final, Literal
 
 from subscribers import metrics
+from subscribers.http import hotpath
 
 Transport = Literal["http", "nats"]
 
 _PATHS: Final = {b"/v1/lookup": "lookup", b"/healthz": "healthz", b"/readyz": "readyz", b"/metrics": "metrics"}
 
 
-class HttpMeter:
+class HttpMeter(hotpath.Meter):
     """hotpath.Meter that counts."""
 
     def __init__(self, registry: metrics.Registry) -> None:
