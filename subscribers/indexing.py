@@ -56,16 +56,22 @@ class Indexer:
     async def run(self) -> None:
         while True:
             try:
-                extent = await self._kv.extent()
+                extent = await self._extent()
                 self.incarnation, self.last = extent.incarnation, extent.last
                 async for batch in self._kv.read(after=max(self.index.position, extent.first - 1), follow=True):
                     await self._fold(batch)
             except store.Regressed as error:
                 log.warning("the stream lost its end, the index is folded again", reason=str(error))
-                self.index, self.caught_up = self._make(), False
+                self.index, self.caught_up, self.incarnation = self._make(), False, ""
             except store.Unavailable as error:
                 log.warning("WARMLOG_KV cannot be read now", reason=str(error))
                 await asyncio.sleep(0.5)
+
+    async def _extent(self) -> store.Extent:
+        """What the stream holds; raises Regressed when that is no longer what was folded."""
+        if self.incarnation:
+            return await self._kv.verify(store.Position(self.incarnation, self.index.position))
+        return await self._kv.extent()
 
     async def _fold(self, batch: Sequence[store.KVMessage]) -> None:
         if not batch:
