@@ -50,6 +50,12 @@ def chain(packed: bytes, block_size: int, parent: int | None = None) -> list[int
     return keys
 
 
+def one(block: bytes, parent: int | None = None) -> int:
+    """The key of exactly one block of packed tokens: `chain` for the case of nearly all events."""
+    key = _hash(block, SEED)
+    return key if parent is None else _hash(parent.to_bytes(8, "little") + key.to_bytes(8, "little"), SEED)
+
+
 def salted(parent: int | None, block: bytes, extra: bytes) -> int:
     """The key of a block that also depends on `extra` (canonical bytes of salt, image or embedding keys)."""
     start = b"" if parent is None else parent.to_bytes(8, "little")

@@ -82,6 +82,36 @@ class Group:
 
     # What hashes stand for ---------------------------------------------------------------------------------------
 
+    def store_plain(self, shelf: Shelf, event: batch.Stored, adapter: str) -> bool:
+        """What nearly all events are, in one go: one new whole block of tokens only, below a whole block or none.
+
+        False for everything else, with nothing done: then `name_below` and `put` come to the same (a test compares).
+        """
+        tokens, size, block = event.tokens, event.block_size, event.hashes[0]
+        if (
+            tokens is None
+            or len(event.hashes) != 1
+            or size < pages.CANONICAL
+            or len(tokens) != size * 4
+            or event.extra is not None
+            or event.salt is not None
+            or event.lookahead is not None
+            or block in self.nodes
+        ):
+            return False
+        domain = self._holds.domain(adapter, size)
+        if event.parent is None:
+            key = keys.one(tokens)
+        else:
+            parent = self.nodes.get(event.parent)
+            if type(parent) is not Node or parent.domain < 0 or self._holds.domains[parent.domain].size != size:
+                return False
+            key = keys.one(tokens, parent.chain)
+        self.nodes[block] = Node(domain, key, key, 1)
+        shelf.refs[block] = 1
+        self._holds.add(domain, key, shelf.tier)
+        return True
+
     def name_below(
         self, event: batch.Stored, adapter: str, parent: Alias | None, *, new: bool
     ) -> list[tuple[batch.Hash, Alias]]:

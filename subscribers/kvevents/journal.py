@@ -32,7 +32,7 @@ from eventstore import kvwire, subjects
 from subscribers.kvevents import decode, facts, table, tablestate
 
 VERSION: Final = 1
-COMPACT_AT: Final = 4 * 1024 * 1024  # bytes of batches, or the snapshot's own size when that is more
+COMPACT_AT: Final = 16 * 1024 * 1024  # bytes of batches, or the snapshot's own size when that is more
 _FRAME: Final = 12
 _MAX_RECORD: Final = 1 << 30
 

@@ -56,6 +56,7 @@ class Table:
         self._notes = notes.Notes()
         self.counters = self._notes.counters
         self._trace = trace
+        self._shortcut = trace is None
         self.holds = holds.Holds()
         self.groups: dict[int, group.Group] = {}
         self.kinds: dict[int, str | None] = {}
@@ -152,6 +153,11 @@ class Table:
         self.counters.stored += len(hashes)
         if event.bigram:
             self.counters.bigram += len(hashes)
+        shelf = here.shelf(self._place(event.medium, event.locality))
+        if shelf.tier != kvwire.T1:
+            self.slower = True
+        if self._shortcut and not self.orphans and here.store_plain(shelf, event, adapter):
+            return
         if event.tokens:
             if _fits(event):
                 self._name(here, event, adapter)
@@ -162,9 +168,6 @@ class Table:
                     f"layout not supported: {len(event.tokens) // 4} tokens for {len(hashes)} blocks of "
                     f"{event.block_size}; such blocks are tracked and never routed to",
                 )
-        shelf = here.shelf(self._place(event.medium, event.locality))
-        if shelf.tier != kvwire.T1:
-            self.slower = True
         for block in hashes if len(hashes) == 1 else dict.fromkeys(hashes):
             here.put(shelf, block)
 

@@ -513,7 +513,7 @@ def alike(one: batch.Batch, other: batch.Batch) -> bool:
     return repr(one) == repr(other)
 
 
-@hypothesis.settings(max_examples=150, deadline=None)
+@hypothesis.settings(max_examples=150, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(batches)
 def test_both_ways_agree_on_anything_like_a_batch(sent: Any) -> None:
     payload = msgspec.msgpack.encode(sent)
@@ -524,13 +524,13 @@ def test_both_ways_agree_on_anything_like_a_batch(sent: Any) -> None:
         assert "\n" not in problem.reason
 
 
-@hypothesis.settings(max_examples=150, deadline=None)
+@hypothesis.settings(max_examples=150, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(st.binary(max_size=200))
 def test_any_bytes_give_a_batch(payload: bytes) -> None:
     assert alike(decode.decode(payload), decode.patient(payload))
 
 
-@hypothesis.settings(max_examples=150, deadline=None)
+@hypothesis.settings(max_examples=150, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(st.sampled_from(sorted(engineforms.FIXTURES)), st.data())
 def test_real_payloads_with_damage_give_a_batch(name: str, data: st.DataObject) -> None:
     payload = bytearray.fromhex(engineforms.FIXTURES[name]["msgpack_hex"])

@@ -74,6 +74,34 @@ def assert_consistent(here: table.Table) -> None:
     assert held_entries == len(expected)
 
 
+def without_shortcut(settings: table.Settings) -> table.Table:
+    """A table that takes the long way for every event."""
+    here = table.Table(settings)
+    here._shortcut = False
+    return here
+
+
+def counted(here: table.Table) -> list[Any]:
+    """Aliases and copies, whatever way they came in."""
+    return [
+        (number, {at: shelf.refs for at, shelf in one.shelves.items() if shelf.refs}, one.nameless, one.nodes.keys())
+        for number, one in here.groups.items()
+        if one.nodes
+    ]
+
+
+@pytest.mark.parametrize("page", [4, 16, 20])
+def test_the_shortcut_of_plain_blocks_leads_where_the_long_way_does(page: int) -> None:
+    cache = fakecache.Cache(random.Random(page), page=page, any_order=True)
+    short, long = table.Table(), without_shortcut(table.Settings())
+    for _ in range(80):
+        for event in cache.step():
+            short.apply(event)
+            long.apply(event)
+        assert serverview.settled(short) == serverview.settled(long)
+        assert counted(short) == counted(long)
+
+
 small = st.integers(0, 5)
 hashes = st.lists(small, min_size=0, max_size=4)
 media = st.sampled_from([None, "GPU", "CPU", "EXTERNAL"])
@@ -120,13 +148,14 @@ settings = st.builds(
 )
 
 
-@hypothesis.settings(max_examples=150, deadline=None)
+@hypothesis.settings(max_examples=150, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(settings, histories, st.data())
 def test_nonsense_never_breaks_the_books(chosen: table.Settings, history: list[Any], data: st.DataObject) -> None:
-    here = table.Table(chosen)
+    here, long = table.Table(chosen), without_shortcut(chosen)
     server: serverview.View = {}
     for event, now in history:
         here.apply_batch([event], float(now))
+        long.apply_batch([event], float(now))
         cleared = here.take_clear()
         if cleared is not None and cleared.everything:
             assert serverview.told(here) == {}
@@ -139,3 +168,5 @@ def test_nonsense_never_breaks_the_books(chosen: table.Settings, history: list[A
     assert server == serverview.settled(here)
     assert here.sum == sum(key for _, _, key in server) & kvwire.MASK64
     assert_consistent(here)
+    assert serverview.settled(long) == server
+    assert counted(long) == counted(here)
