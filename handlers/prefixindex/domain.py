@@ -1,7 +1,7 @@
 """Which replicas hold which block, within one domain: a dict from a block's key to a mask of replicas.
 
 A domain is one (tenant, model, scheme, adapter); keys of different domains never meet. It may hold several block sizes.
-A replica's contents in a domain stand under one bit of the masks (`Holding`); masks are interned, so a run of blocks
+A replica's contents in a domain stand under one bit of the masks (a Holding); masks are interned, so a run of blocks
 with the same holders is a run of the same object and a walk compares identities. Only bits in `alive` count: taking a
 replica's bit out of `alive` forgets all of its blocks in constant time, and the sweep that follows is exact,
 incremental and costs only that replica's entries, because each holding logs the keys it set. A bit is used again only
@@ -10,37 +10,27 @@ after its sweep.
 The masks hold a block's replicas; on which tier is kept only for blocks whose warmest tier is not T1. Keys that a limit
 has hidden (limits.py) stay in the masks and do not match.
 
-Not here: sessions and digests (replicas.py), what a lookup makes of a run (ranking.py). Callers hand over checked
-columns (`flaw`); then nothing here fails.
+Not here: how columns change a holding (holdings.py), sessions (replicas.py), what a lookup makes of a run (ranking.py).
+Nothing here fails.
 
 Rules: design.md section 3 (exact, no ancestor assumed; bits per domain; 4,096 keys a slice); IDX-03, IDX-10,
 KV-20, TR-16.
 """
 
-import sys
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress, repeat
-from operator import ne, not_
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from eventstore import kvwire
-from handlers.prefixindex import visibility
+from handlers.prefixindex import holdings, visibility
 
 if TYPE_CHECKING:
     from handlers.prefixindex import replicas
 
 SLICE: Final = 4096
-LARGEST: Final = 4 * kvwire.MAX_KEYS  # keys in one message: more would stall the loop
 _CHUNK: Final = 64  # keys fetched before a walk looks whether it may stop
 _MASKS: Final = 1 << 16  # interned masks kept before the tables start afresh
-_number = int.from_bytes
-_SLACK: Final = 8192  # log entries a holding may waste before it is compacted
-_TIERS: Final = bytes(range(8))
-_PLAIN: Final = (b"\x00", b"\x01")
-_ONE: Final = frozenset(bytes([tiers]) for tiers in _TIERS)
-_NATIVE: Final = sys.byteorder == "little"
 #: Tiers byte -> its warmest tier; T1 and 0 are not in the side table.
 COLDER: Final = {2: kvwire.T2, 6: kvwire.T2, 4: kvwire.T3}
 
@@ -52,120 +42,7 @@ class DomainKey(NamedTuple):
     adapter: str
 
 
-class Transitions(dict[int, int]):
-    """Mask before -> mask after one bit was set (or cleared); filled when first asked, values interned."""
-
-    __slots__ = ("bit", "masks", "setting")
-
-    def __init__(self, bit: int, *, setting: bool, masks: dict[int, int]) -> None:
-        super().__init__()
-        self.bit = bit
-        self.setting = setting
-        self.masks = masks
-
-    def __missing__(self, mask: int) -> int:
-        after = mask | self.bit if self.setting else mask & ~self.bit
-        self[mask] = after = self.masks.setdefault(after, after)
-        return after
-
-
-class Holding:
-    """What one replica holds in one domain: a bit, the digest of the keys under it, and the log of keys set.
-
-    `total` is the exact sum of the keys held. `log` names every key under the bit, and some that no longer are.
-    """
-
-    __slots__ = ("bit", "count", "domain", "held", "log", "off", "on", "owner", "sizes", "swept", "total")
-
-    def __init__(self, domain: "Domain", bit: int, owner: "replicas.Replica") -> None:
-        self.domain = domain
-        self.held = domain.held
-        self.bit = bit
-        self.owner = owner
-        self.on = Transitions(bit, setting=True, masks=domain.masks)
-        self.off = Transitions(bit, setting=False, masks=domain.masks)
-        self.log = array("Q")
-        self.count = 0
-        self.total = 0
-        self.sizes: set[int] = set()
-        self.swept = 0  # entries of the log already swept, once the holding was dropped
-
-    def apply(self, group: kvwire.Group, sequence: int, *, change: bool) -> None:
-        """One checked group of states. `change` is False for a keyframe's chunks: they refresh no recency."""
-        tiers = group.tiers
-        if group.size not in self.sizes:
-            self.domain.add_size(self, group.size)
-        if tiers in _PLAIN:
-            self._one(_number(group.keys, "little"), tiers, sequence, change=change)
-            return
-        keys = kvwire.unpack_keys(group.keys).tolist()
-        if not tiers.strip(b"\x01"):
-            self._store(keys, group.keys)
-        elif not tiers.strip(b"\x00"):
-            self._remove(keys)
-        else:
-            stored = list(compress(keys, tiers))
-            self._store(stored, kvwire.pack_keys(stored))
-            self._remove(list(compress(keys, map(not_, tiers))))
-        if self.domain.special or tiers.translate(None, b"\x00\x01"):
-            self.domain.specially(self, keys, tiers, sequence, change=change)
-
-    def _one(self, key: int, tiers: bytes, sequence: int, *, change: bool) -> None:
-        """One block stored or removed, the commonest message by far: what `_store` and `_remove` do, spelled out."""
-        before = self.held.get(key, 0)
-        if tiers == b"\x01":
-            after = self.on[before]
-            if after != before:
-                self.held[key] = after
-                self.count += 1
-                self.total += key
-                self.log.append(key)
-        else:
-            after = self.off[before]
-            if after != before:
-                if after:
-                    self.held[key] = after
-                else:
-                    del self.held[key]
-                self.count -= 1
-                self.total -= key
-        if self.domain.special:
-            self.domain.specially(self, (key,), tiers, sequence, change=change)
-
-    def _store(self, keys: Sequence[int], column: bytes) -> None:
-        held = self.held
-        before = list(map(held.get, keys, repeat(0)))
-        after = list(map(self.on.__getitem__, before))
-        held.update(zip(keys, after, strict=True))
-        fresh: Sequence[int] = keys
-        if before.count(0) != len(keys):
-            fresh = list(compress(keys, map(ne, before, after)))
-        if len(fresh) == len(keys) and _NATIVE:
-            self.log.frombytes(column)
-        else:
-            self.log.extend(fresh)
-        self.count += len(fresh)
-        self.total += sum(fresh)
-
-    def _remove(self, keys: Sequence[int]) -> None:
-        held = self.held
-        before = list(map(held.get, keys, repeat(0)))
-        after = list(map(self.off.__getitem__, before))
-        gone = list(compress(zip(keys, after, strict=True), map(ne, before, after)))
-        for key, mask in gone:
-            if mask:
-                held[key] = mask
-            else:
-                held.pop(key, None)  # pop: a message may name a key twice
-        self.count -= len(gone)
-        self.total -= sum(key for key, _ in gone)
-
-    @property
-    def wasteful(self) -> bool:
-        return len(self.log) > 2 * self.count + _SLACK
-
-
-Member = tuple["replicas.Replica", Holding]
+Member = tuple["replicas.Replica", holdings.Holding]
 
 
 class Domain:
@@ -194,7 +71,7 @@ class Domain:
         self.held: dict[int, int] = {}
         self.masks: dict[int, int] = {}
         self.alive = 0
-        self.holders: dict[int, Holding] = {}  # by bit; dropped ones stay until swept
+        self.holders: dict[int, holdings.Holding] = {}  # by bit; dropped ones stay until swept
         self.sizes: dict[int, int] = {}  # block size -> mask of the holdings that use it
         self.colder: dict[int, dict[int, int]] = {kvwire.T2: {}, kvwire.T3: {}}  # warmest tier -> key -> mask
         self.visibility = visibility.Visibility()
@@ -202,13 +79,13 @@ class Domain:
         self.special = False  # any of the side tables is in use
         self._free: list[int] = []
         self._next = 1
-        self._dying: deque[Holding] = deque()
-        self._compacting: tuple[Holding, int, set[int], array[int]] | None = None
+        self._dying: deque[holdings.Holding] = deque()
+        self._compacting: tuple[holdings.Holding, int, set[int], array[int]] | None = None
         self._members: dict[int, tuple[Member, ...]] = {}
 
     # Bits ------------------------------------------------------------------------------------------------------------
 
-    def open(self, owner: "replicas.Replica") -> Holding:
+    def open(self, owner: "replicas.Replica") -> holdings.Holding:
         """A new, empty holding under a bit of its own; it does not count yet."""
         if len(self.masks) > _MASKS:
             self._intern_afresh()
@@ -216,15 +93,15 @@ class Domain:
             bit = self._free.pop()
         else:
             bit, self._next = self._next, self._next << 1
-        self.holders[bit] = holding = Holding(self, bit, owner)
+        self.holders[bit] = holding = holdings.Holding(self, bit, owner)
         return holding
 
-    def admit(self, holding: Holding) -> None:
+    def admit(self, holding: holdings.Holding) -> None:
         """From now on the holding counts in lookups."""
         self.alive |= holding.bit
         self._members.clear()
 
-    def drop(self, holding: Holding) -> None:
+    def drop(self, holding: holdings.Holding) -> None:
         """From now on the holding counts no more; its entries go with later sweeps."""
         self.alive &= ~holding.bit
         self._members.clear()
@@ -236,11 +113,11 @@ class Domain:
         self.visibility.credits.pop(holding.bit, None)
         self._dying.append(holding)
 
-    def inherit(self, old: Holding, new: Holding) -> None:
+    def inherit(self, old: holdings.Holding, new: holdings.Holding) -> None:
         """The same replica under another bit: what limits know of the old one is true of the new one."""
         self.visibility.inherit(old.bit, new.bit, old.log)
 
-    def add_size(self, holding: Holding, size: int) -> None:
+    def add_size(self, holding: holdings.Holding, size: int) -> None:
         holding.sizes.add(size)
         self.sizes[size] = self.sizes.get(size, 0) | holding.bit
 
@@ -282,7 +159,7 @@ class Domain:
                 self._free.append(holding.bit)
         return spent
 
-    def _clear(self, holding: Holding, keys: Iterable[int]) -> None:
+    def _clear(self, holding: holdings.Holding, keys: Iterable[int]) -> None:
         held, off = self.held, holding.off
         sides = [side for side in self.colder.values() if side]
         for key in keys:
@@ -325,14 +202,16 @@ class Domain:
 
     # Side tables -----------------------------------------------------------------------------------------------------
 
-    def specially(self, holding: Holding, keys: Sequence[int], tiers: bytes, sequence: int, *, change: bool) -> None:
+    def specially(
+        self, holding: holdings.Holding, keys: Sequence[int], tiers: bytes, sequence: int, *, change: bool
+    ) -> None:
         """The rarer facts of states just applied: colder tiers, recency, hiding."""
         self._tiers(holding, keys, tiers)
         if not self.visibility.idle:
             note = self.visibility.changed if change else self.visibility.confirmed
             note(holding.bit, keys, tiers, self.held, sequence)
 
-    def _tiers(self, holding: Holding, keys: Sequence[int], tiers: bytes) -> None:
+    def _tiers(self, holding: holdings.Holding, keys: Sequence[int], tiers: bytes) -> None:
         for key, tier in zip(keys, tiers, strict=True):
             warmest = COLDER.get(tier, 0)
             for level, side in self.colder.items():
@@ -392,8 +271,8 @@ class Domain:
         if found is None:
             if len(self._members) >= 1024:
                 self._members.clear()
-            holdings = sorted((self.holders[bit] for bit in bits(mask)), key=lambda holding: holding.owner.name)
-            self._members[mask] = found = tuple((holding.owner, holding) for holding in holdings)
+            named = sorted((self.holders[bit] for bit in bits(mask)), key=lambda holding: holding.owner.name)
+            self._members[mask] = found = tuple((holding.owner, holding) for holding in named)
         return found
 
     def coldest(self, keys: Sequence[int], bit: int) -> int:
@@ -424,7 +303,7 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-def _clear_bit(masks: dict[int, int], off: Transitions, key: int) -> None:
+def _clear_bit(masks: dict[int, int], off: holdings.Transitions, key: int) -> None:
     before = masks.get(key)
     if before is not None:
         after = off[before]
@@ -432,25 +311,3 @@ def _clear_bit(masks: dict[int, int], off: Transitions, key: int) -> None:
             masks[key] = after
         else:
             del masks[key]
-
-
-def flaw(groups: Sequence[kvwire.Group]) -> str | None:
-    """Why these columns cannot be applied, or None. Checked before anything is touched."""
-    if len(groups) == 1:
-        only = groups[0]
-        tiers = only.tiers
-        if tiers in _ONE and len(only.keys) == 8 and only.size > 0:
-            return None  # one block: by far the commonest message
-    total = 0
-    for group in groups:
-        count = len(group.tiers)
-        total += count
-        if len(group.keys) != 8 * count:
-            return f"a group has {len(group.keys)} bytes of keys for {count} tiers; expected 8 bytes a key"
-        if group.size <= 0:
-            return f"a group has block size {group.size}; expected 1 or more tokens"
-        if group.tiers.translate(None, _TIERS):
-            return "a tiers byte is above 7; expected a set of T1, T2 and T3"
-    if total > LARGEST:
-        return f"{total} keys in one message; at most {LARGEST} are read, send smaller pieces"
-    return None

@@ -22,10 +22,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from eventstore import kvwire, subjects
-from handlers.prefixindex import domain, limits, outcomes, policies, replicas
+from handlers.prefixindex import domain, holdings, limits, outcomes, policies, replicas
 
 if TYPE_CHECKING:
-    from handlers.prefixindex import lookup
+    from handlers.prefixindex import question
 
 _Replica = replicas.Replica  # inside the class, `replicas` is a method
 
@@ -71,7 +71,7 @@ class Index:
             and message.uid == replica.uid
         ):
             groups = message.groups
-            if (why := domain.flaw(groups)) is not None:
+            if (why := holdings.flaw(groups)) is not None:
                 return self._skip(sequence, subject, why)
             replica.n = message.n
             replica.heard_ns = replica.event_ns = time_ns
@@ -268,7 +268,7 @@ class Index:
         """(tenant, model, scheme) of all that hold blocks; the reserved tenant's excluded."""
         return [group for group in sorted(self._serving) if group[0] != policies.RESERVED and self.serving(*group)]
 
-    def credit(self, credit: "lookup.Credit") -> None:
+    def credit(self, credit: "question.Credit") -> None:
         """A delivered match was of use: LFU eviction spares what it was built on."""
         place = self.domains.get(credit.domain)
         if place is None:
@@ -309,7 +309,7 @@ def _flaw(message: kvwire.AnyMessage, place: subjects.KVSubject, sequence: int) 
     if message.n < 0:
         return f"n is {message.n}; expected 0 or more"
     if isinstance(message, kvwire.Ops | kvwire.Chunk):
-        return domain.flaw(message.groups)
+        return holdings.flaw(message.groups)
     if isinstance(message, kvwire.Begin):
         right = subjects.partition_of(place.tenant, message.model)
         if right != place.partition:

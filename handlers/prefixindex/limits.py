@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from heapq import heappush, heappushpop
 from typing import Final, NamedTuple
 
-from handlers.prefixindex import domain, policies
+from handlers.prefixindex import domain, holdings, policies
 
 CAP: Final = 10_000_000
 _NEAR: Final = 0.9
@@ -160,7 +160,7 @@ class Limits:
         if excess > len(first):
             self._passed_at = None
 
-    def _visible(self, place: domain.Domain, holding: domain.Holding) -> Iterator[list[_Victim]]:
+    def _visible(self, place: domain.Domain, holding: holdings.Holding) -> Iterator[list[_Victim]]:
         """Holds of one replica that match now, in pieces; the log may name a key more than once."""
         bit, held, seen = holding.bit, place.held, place.visibility
         lfu = self._policies.of(place.key.tenant).eviction == "LFU"

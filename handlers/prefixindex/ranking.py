@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from handlers.prefixindex import domain, replicas
+from handlers.prefixindex import domain, holdings, replicas
 
 TIGHT_TTFT_MS: Final = 200
 
@@ -88,7 +88,7 @@ def _depths(place: domain.Domain, probe: Probe) -> list[Group]:
 
 #: One replica in the ranking, in the order that sorts answers: the score negated, the replica's name, its holding,
 #: freshness, group. A plain tuple: there may be hundreds in an answer.
-Scored = tuple[float, str, domain.Holding, float, Group]
+Scored = tuple[float, str, holdings.Holding, float, Group]
 
 
 def score(

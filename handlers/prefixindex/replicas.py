@@ -18,11 +18,11 @@ Times are nanoseconds since the epoch, of the stream.
 Rules: design.md section 3; docs/design/0001-kv-wire.md; TR-03, IDX-03, IDX-05.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, Literal
 
 from eventstore import events, kvwire
-from handlers.prefixindex import domain, outcomes
+from handlers.prefixindex import contents, outcomes, vitals
 
 SECOND: Final = 1_000_000_000
 SILENT_AFTER: Final = 15 * SECOND
@@ -32,57 +32,6 @@ _PAST: Final = 16  # older sessions remembered
 _SMOOTH: Final = frozenset({"asked", "interval"})  # reasons for a keyframe that do not cast doubt on the old content
 
 State = Literal["complete", "partial", "unknown", "silent", "gone"]
-Open = Callable[[domain.DomainKey], domain.Domain]
-
-
-class Contents:
-    """All that a replica holds, one holding per adapter: either the part that counts, or a keyframe in the making."""
-
-    __slots__ = ("_open", "counting", "holdings", "main", "owner")
-
-    def __init__(self, owner: "Replica", opener: Open) -> None:
-        self.owner = owner
-        self.holdings: dict[str, domain.Holding] = {}
-        self.main: domain.Holding | None = None  # the first of them: mostly the only one
-        self.counting = False
-        self._open = opener
-
-    def holding(self, adapter: str) -> domain.Holding:
-        found = self.holdings.get(adapter)
-        if found is None:
-            owner = self.owner
-            place = self._open(domain.DomainKey(owner.tenant, owner.model, owner.scheme, adapter))
-            self.holdings[adapter] = found = place.open(owner)
-            self.main = self.main or found
-            if self.counting:
-                place.admit(found)
-        return found
-
-    def apply(self, groups: list[kvwire.Group], sequence: int, *, change: bool) -> None:
-        for group in groups:
-            self.holding(group.adapter).apply(group, sequence, change=change)
-
-    def admit(self) -> None:
-        self.counting = True
-        for holding in self.holdings.values():
-            holding.domain.admit(holding)
-
-    def drop(self) -> None:
-        self.counting = False
-        for holding in self.holdings.values():
-            holding.domain.drop(holding)
-
-    def agrees(self, count: int, total: int) -> bool:
-        """Whether the subscriber's digest is ours."""
-        holdings = self.holdings.values()
-        return (
-            sum(holding.count for holding in holdings) == count
-            and sum(holding.total for holding in holdings) & kvwire.MASK64 == total
-        )
-
-    @property
-    def blocks(self) -> int:
-        return sum(holding.count for holding in self.holdings.values())
 
 
 class Replica:
@@ -125,7 +74,7 @@ class Replica:
         "uid",
     )
 
-    def __init__(self, tenant: str, name: str, opener: Open) -> None:
+    def __init__(self, tenant: str, name: str, opener: contents.Open) -> None:
         self.tenant = tenant
         self.name = name
         self._open = opener
@@ -133,8 +82,8 @@ class Replica:
         self.settings: dict[str, str] = {}
         self.rank = 0
         self.n = -1  # of the last message
-        self.live: Contents | None = None
-        self.staging: Contents | None = None
+        self.live: contents.Contents | None = None
+        self.staging: contents.Contents | None = None
         self.frame = -1  # of the keyframe under way
         self.frame_sequence = 0  # its begin
         self.keyframe = 0  # sequence of the begin of the last keyframe that agreed
@@ -178,7 +127,7 @@ class Replica:
             reason,
             sequence,
             self.blocks,
-            statistics(self.stats) if kind == "statistics" else {},
+            vitals.rounded(self.stats) if kind == "statistics" else {},
         )
 
     def order(self, reason: str, time_ns: int) -> outcomes.Order:
@@ -239,7 +188,7 @@ class Replica:
             self.staging.drop()
         self.model, self.scheme = message.model, message.scheme
         self.settings = message.settings
-        self.staging = Contents(self, self._open)
+        self.staging = contents.Contents(self, self._open)
         self.frame, self.frame_sequence = message.frame, sequence
         self._settle()
         return found
@@ -333,10 +282,10 @@ class Replica:
         return found
 
     def _statistics(self, said: kvwire.Stats, sequence: int, time_ns: int) -> list[outcomes.Outcome]:
-        before = statistics(self.stats)
-        self.stats, self.stats_ns = sane(said), time_ns
+        before = vitals.rounded(self.stats)
+        self.stats, self.stats_ns = vitals.sane(said), time_ns
         self.relief = min(1.0, max(0.0, 1.0 - self.stats.pressure))
-        if statistics(self.stats) == before or time_ns - self.stats_said_ns < STATISTICS_EVERY:
+        if vitals.rounded(self.stats) == before or time_ns - self.stats_said_ns < STATISTICS_EVERY:
             return []
         self.stats_said_ns = time_ns
         return [self.edge("statistics", "", sequence)]
@@ -386,9 +335,9 @@ class Replica:
     # Parts -----------------------------------------------------------------------------------------------------------
 
     def _drop(self) -> None:
-        for contents in (self.live, self.staging):
-            if contents is not None:
-                contents.drop()
+        for held in (self.live, self.staging):
+            if held is not None:
+                held.drop()
         self.live = self.staging = None
         self._settle()
 
@@ -416,22 +365,3 @@ def counting(members: Iterable[Replica]) -> list[Replica]:
 def all_heard(members: Iterable[Replica], now_ns: int) -> bool:
     """Whether each of them has freshness 1."""
     return min([replica.heard_ns for replica in members], default=0) >= now_ns - SILENT_AFTER
-
-
-def sane(stats: kvwire.Stats) -> kvwire.Stats:
-    """Ratios that are no numbers, or infinite, count as 0."""
-    hit_rate, pressure = (ratio if abs(ratio) < float("inf") else 0.0 for ratio in (stats.hit_rate, stats.pressure))
-    return kvwire.Stats(stats.at, stats.memory_bytes, hit_rate, pressure, stats.t2_hit_tokens, stats.t2_query_tokens)
-
-
-def statistics(stats: kvwire.Stats | None) -> dict[str, float]:
-    """Rounded, so that an event is appended when something moved and not with every scrape."""
-    if stats is None:
-        return {}
-    return {
-        "memory_bytes": float(stats.memory_bytes >> 20 << 20),
-        "hit_rate": round(stats.hit_rate, 2),
-        "pressure": round(stats.pressure, 1),
-        "t2_hit_tokens": float(stats.t2_hit_tokens),
-        "t2_query_tokens": float(stats.t2_query_tokens),
-    }
