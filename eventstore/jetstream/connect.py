@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 import structlog
 from nats import errors
+from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from eventstore import store
@@ -76,7 +77,6 @@ class Connection:
         self.client = private.PrivateClient(on_error=self._server_error)
         self.life = 0
         self.errors = 0  # all that error_cb heard
-        self.violations: dict[str, str] = {}  # subject -> the server's own words, newest last
         self.closed = asyncio.Event()
         self.why_closed = ""
         self.on_violation: list[Callable[[str, str], None]] = []  # (subject, words)
@@ -131,20 +131,38 @@ class Connection:
     async def request(self, subject: str, payload: bytes = b"", *, timeout: float = 2.0) -> Reply:
         """One question, one answer. Raises Unavailable (no answer) or Misconfigured (not permitted)."""
         self.check()
-        self.violations.pop(subject, None)
         try:
-            answer = await self.client.request(subject, payload, timeout=timeout)
+            answer = await self._ask(subject, payload, timeout)
         except errors.NoRespondersError:
             return Reply(503, {}, b"")
         except (errors.Error, OSError) as error:
-            if (words := self.violations.get(subject)) is not None:
-                raise not_permitted(subject, words, self.options.name) from error
             self.check()
             raise store.Unavailable(
                 f"no answer from NATS on {subject} within {timeout:g} s ({error or type(error).__name__})"
             ) from error
         headers = dict(answer.headers or {})
         return Reply(int(headers.get("Status", "0") or 0), headers, answer.data)
+
+    async def _ask(self, subject: str, payload: bytes, timeout: float) -> Msg:
+        """nats-py's request, ended early when the server says that we may not ask."""
+        asking = asyncio.ensure_future(self.client.request(subject, payload, timeout=timeout))
+        why: list[str] = []
+
+        def hear(denied: str, words: str) -> None:
+            if denied == subject:
+                why.append(words)
+                asking.cancel()
+
+        self.on_violation.append(hear)
+        try:
+            return await asking
+        except asyncio.CancelledError:
+            if why:
+                raise not_permitted(subject, why[0], self.options.name) from None
+            raise
+        finally:
+            self.on_violation.remove(hear)
+            asking.cancel()
 
     async def close(self) -> None:
         """End for good, within about two seconds whatever the server does."""
@@ -179,10 +197,7 @@ class Connection:
         if not words.lower().startswith("permissions violation"):
             return
         subject = words.partition('"')[2].partition('"')[0]
-        if len(self.violations) > 256:
-            self.violations.clear()
-        self.violations[subject] = words
-        for call in self.on_violation:
+        for call in list(self.on_violation):
             call(subject, words)
 
     async def _on_connected(self) -> None:
@@ -286,8 +301,9 @@ async def connect(url: str | list[str], options: Options, *, wait: float | None 
         await connection._on_connected()
         connection.check()
     except BaseException:
-        attempt.cancel()
-        await asyncio.wait({attempt})
+        while not attempt.done():  # nats-py swallows a cancellation that meets it while it cleans up
+            attempt.cancel()
+            await asyncio.wait({attempt}, timeout=0.1)
         await connection.close()
         raise
     return connection

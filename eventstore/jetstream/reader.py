@@ -33,6 +33,9 @@ from eventstore.jetstream import api, connect, frames, stream
 log = structlog.get_logger(__name__)
 
 
+Gap = tuple[int, int]  # first and last missing sequence
+
+
 class Positioned(Protocol):
     @property
     def sequence(self) -> int: ...
@@ -73,9 +76,11 @@ class _Lost(Exception):
 
 
 class _LookAgain(_Lost):
-    def __init__(self, gap: tuple[int, int]) -> None:
-        super().__init__(f"sequences {gap[0]} to {gap[1]} are missing")
-        self.gap = gap
+    """Numbers without messages that nothing explains yet."""
+
+    def __init__(self, found: list[Gap]) -> None:
+        super().__init__(f"sequences {found[0][0]} to {found[0][1]} are missing")
+        self.gaps = found
 
 
 class Where(NamedTuple):
@@ -171,17 +176,24 @@ class _Consumer(Generic[T]):
         """What came since the last call; waits for something. May be empty (a heartbeat). Raises _Lost."""
         self.ask()
         if not self._frames:
-            timer = asyncio.get_running_loop().call_later(_SILENCE, self._wake.set)
+            silent = False
+
+            def give_up() -> None:
+                nonlocal silent
+                silent = True
+                self._wake.set()
+
+            timer = asyncio.get_running_loop().call_later(_SILENCE, give_up)
             try:
                 await self._wake.wait()
             finally:
                 timer.cancel()
+            if silent and not self._frames:
+                raise _Lost(f"the server said nothing for {_SILENCE:g} s")
         self._wake.clear()
         if self._connection.life != self._life:
             # A memory consumer does not outlive its server, and frames of the old connection may be lost.
             raise _Lost("the connection to NATS was renewed")
-        if not self._frames:
-            raise _Lost(f"the server said nothing for {_SILENCE:g} s")
         taken, self._frames = self._frames, []
         return self._sort_out(taken)
 
@@ -193,7 +205,7 @@ class _Consumer(Generic[T]):
         for frame in taken:
             subject, reply, headers, payload = frame
             if not reply:
-                self._status(subject, headers)
+                self._status(subject, headers, delivered)
                 continue
             try:
                 found = where(reply)
@@ -217,9 +229,12 @@ class _Consumer(Generic[T]):
                 return
             count -= self._pulls.pop(token)
 
-    def _status(self, subject: bytes, headers: bytes) -> None:
+    def _status(self, subject: bytes, headers: bytes, delivered: int) -> None:
         code, words = api.status(headers)
-        if code == 100:  # heartbeat
+        if code == 100:  # a heartbeat; it also says how many messages should have come
+            sent = api.header(headers, b"Nats-Last-Consumer") or b"0"
+            if int(sent) > delivered:
+                raise _Lost(f"hole after {self.sequence}: message {int(sent)} of the consumer did not arrive")
             return
         if code == 503:
             raise _Lost("nobody serves the consumer")
@@ -257,7 +272,7 @@ class Reader(Generic[T]):
         loop = asyncio.get_running_loop()
         position: store.Position | None = None  # of this read, once something is known
         until: int | None = None  # where a read that does not follow ends
-        seen_gap: tuple[int, int] | None = None
+        seen: set[Gap] = set()  # gaps that were looked at once
         failures, moved_at = 0, loop.time()
         while True:
             consumer = _Consumer(self._connection, self._stream, self._settings, self._make)
@@ -281,8 +296,8 @@ class Reader(Generic[T]):
                     if not came:
                         continue
                     if subject is None and consumer.sequence - after != len(came):
-                        for gap in gaps(after, came):
-                            await self._explain(gap, again=gap == seen_gap)
+                        await self._explain(gaps(after, came), seen)
+                    seen.clear()
                     failures, moved_at = 0, loop.time()
                     after = consumer.sequence
                     position = store.Position(position.incarnation, after)
@@ -298,10 +313,11 @@ class Reader(Generic[T]):
                 self._connection.check()
                 if not follow and loop.time() - moved_at > self._settings.patience:
                     raise store.Unavailable(f"reading {self._stream} stopped at {after}: {trouble}") from trouble
-                if isinstance(trouble, _LookAgain):
-                    seen_gap = trouble.gap
-                failures += 1
                 self.restarts += 1
+                if isinstance(trouble, _LookAgain):
+                    seen.update(trouble.gaps)
+                    continue
+                failures += 1
                 if failures.bit_count() == 1:
                     log.info("reading goes on with a new consumer", stream=self._stream, after=after, why=str(trouble))
                 pause = min(_LONGEST_PAUSE, 0.02 * 2 ** min(failures, 8))
@@ -318,15 +334,14 @@ class Reader(Generic[T]):
             raise store.Regressed(self._stream, store.Position(found.incarnation, after), found)
         return found
 
-    async def _explain(self, gap: tuple[int, int], *, again: bool) -> None:
+    async def _explain(self, found: list[Gap], seen: set[Gap]) -> None:
         """Numbers without messages: retention, or a thing to look at twice before it is told as missing."""
         extent = await stream.extent(self._connection, self._stream)
-        if extent.first > gap[1]:
-            self._tell(Hole(self._stream, *gap, "retention"))
-        elif again:
-            self._tell(Hole(self._stream, *gap, "missing"))
-        else:
-            raise _LookAgain(gap)
+        kept = [gap for gap in found if gap[1] >= extent.first]
+        if not seen.issuperset(kept):
+            raise _LookAgain(kept)
+        for gap in found:
+            self._tell(Hole(self._stream, *gap, "missing" if gap in kept else "retention"))
 
     def _retention(self, after: int, dropped_to: int) -> None:
         """A read from the very beginning misses nothing: it begins at the first message there is."""
@@ -342,7 +357,7 @@ class Reader(Generic[T]):
             self._settings.on_hole(hole)
 
 
-def gaps(after: int, came: Sequence[Positioned]) -> list[tuple[int, int]]:
+def gaps(after: int, came: Sequence[Positioned]) -> list[Gap]:
     """First and last number of each run that `came`, read after `after`, does not have."""
     found = []
     for one in came:

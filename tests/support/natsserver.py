@@ -39,8 +39,8 @@ def require() -> None:
 class Server:
     """One server over one directory; `start` after `kill` or `stop` brings it back on its port."""
 
-    def __init__(self, directory: Path, *, token: str | None = None, sync: str | None = None) -> None:
-        self.directory, self.token, self.sync = directory, token, sync
+    def __init__(self, directory: Path, *, token: str | None = None, sync: str | None = None, extra: str = "") -> None:
+        self.directory, self.token, self.sync, self.extra = directory, token, sync, extra
         self.port = 0
         self._running: natsserver.NatsServer | None = None
 
@@ -54,7 +54,9 @@ class Server:
         return self.handle.url
 
     async def start(self) -> "Server":
-        self._running = await natsserver.start(self.directory, port=self.port, token=self.token, sync=self.sync)
+        self._running = await natsserver.start(
+            self.directory, port=self.port, token=self.token, sync=self.sync, extra=self.extra
+        )
         self.port = self._running.port
         return self
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eventstore import describe, envelope, events, store, upcast
@@ -63,15 +63,21 @@ def test_what_cannot_be_read_says_why(body: bytes, kind: str, says: str) -> None
     assert says in found.reason
 
 
+QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@QUICK
 @given(st.binary(max_size=200))
 def test_any_bytes_have_an_answer(body: bytes) -> None:
     assert isinstance(events.decode(stored(body)), events.Undecodable)
 
 
+@QUICK
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(),
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=8,
     )
 )
 def test_any_data_has_an_answer(data: Any) -> None:
