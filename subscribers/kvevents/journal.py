@@ -31,7 +31,7 @@ import xxhash
 from eventstore import kvwire, subjects
 from subscribers.kvevents import decode, facts, table, tablestate
 
-VERSION: Final = 1
+VERSION: Final = 1  # raise it with every change of a record or of tablestate
 COMPACT_AT: Final = 16 * 1024 * 1024  # bytes of batches, or the snapshot's own size when that is more
 _FRAME: Final = 12
 _MAX_RECORD: Final = 1 << 30
