@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 SLICE: Final = 4096
 _CHUNK: Final = 64  # keys fetched before a walk looks whether it may stop
-_MASKS: Final = 1 << 16  # interned masks kept before the tables start afresh
 #: Tiers byte -> its warmest tier; T1 and 0 are not in the side table.
 COLDER: Final = {2: kvwire.T2, 6: kvwire.T2, 4: kvwire.T3}
 
@@ -87,8 +86,6 @@ class Domain:
 
     def open(self, owner: "replicas.Replica") -> holdings.Holding:
         """A new, empty holding under a bit of its own; it does not count yet."""
-        if len(self.masks) > _MASKS:
-            self._intern_afresh()
         if self._free:
             bit = self._free.pop()
         else:
@@ -120,13 +117,6 @@ class Domain:
     def add_size(self, holding: holdings.Holding, size: int) -> None:
         holding.sizes.add(size)
         self.sizes[size] = self.sizes.get(size, 0) | holding.bit
-
-    def _intern_afresh(self) -> None:
-        """Masks that no block has any more would pile up. Nothing but speed depends on their identity."""
-        self.masks.clear()
-        for holding in self.holders.values():
-            holding.on.clear()
-            holding.off.clear()
 
     @property
     def busy(self) -> bool:
@@ -169,7 +159,7 @@ class Domain:
                 held[key] = after
             elif before:
                 del held[key]
-                self.visibility.forget(key)
+                self.visibility.depart(key)
             for side in sides:
                 _clear_bit(side, off, key)
             if self.hidden:

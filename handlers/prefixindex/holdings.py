@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from handlers.prefixindex import domain, replicas
 
 LARGEST: Final = 4 * kvwire.MAX_KEYS  # keys in one message: more would stall the loop
+_MASKS: Final = 1 << 16  # interned masks of a domain
+_REMEMBERED: Final = 1 << 12  # transitions of one bit
 _SLACK: Final = 8192  # log entries a holding may waste before it is compacted
 _TIERS: Final = bytes(range(8))
 _ONE: Final = frozenset(bytes([tiers]) for tiers in _TIERS)
@@ -42,6 +44,11 @@ class Transitions(dict[int, int]):
         self.masks = masks
 
     def __missing__(self, mask: int) -> int:
+        # Masks that no block has any more would pile up. Nothing but speed depends on what is remembered.
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        if len(self.masks) >= _MASKS:
+            self.masks.clear()
         after = mask | self.bit if self.setting else mask & ~self.bit
         self[mask] = after = self.masks.setdefault(after, after)
         return after

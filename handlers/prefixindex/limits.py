@@ -62,6 +62,7 @@ class Limits:
         self.active = False  # some tenant has a quota
         self._domains = domains
         self._policies = policies.UNKNOWN
+        self._tracked: dict[str, list[domain.Domain]] = {}  # tenants with a quota
         self._near = False
         self._pass: Iterator[int] | None = None
         self._passed_at: int | None = None  # position of the index at the last pass
@@ -72,6 +73,7 @@ class Limits:
         """New quotas: a lower one hides more, a higher one brings the newest hidden keys back."""
         before, self._policies = self._policies, known
         self.active = bool(known.quotas)
+        self._tracked.clear()
         for place in self._domains.values():
             tenant = place.key.tenant
             if before.quotas.get(tenant) != known.quotas.get(tenant):
@@ -82,33 +84,34 @@ class Limits:
         """A domain is tracked while a quota or the cap needs its recency."""
         if place.key.tenant in self._policies.quotas:
             place.visibility.track(place.held, complete=True)
+            self._tracked.setdefault(place.key.tenant, []).append(place)
         elif self._near:
             place.visibility.track(place.held, complete=False)
         elif place.visibility.ages is not None:
             place.visibility.untrack()
         place.watch()
 
+    def release(self, place: domain.Domain) -> None:
+        """A domain is gone."""
+        if place in (tracked := self._tracked.get(place.key.tenant, [])):
+            tracked.remove(place)
+
     def enforce(self, tenant: str | None = None) -> None:
         """Hide the oldest keys of tenants that hold more than their quota."""
-        for name in (tenant,) if tenant is not None else tuple(self._policies.quotas):
-            quota = self._policies.quotas.get(name)
-            if quota is not None:
-                self._hold_to(name, quota)
+        for name in (tenant,) if tenant is not None else tuple(self._tracked):
+            if name in self._tracked:
+                self._hold_to(name, self._policies.quotas[name])
 
     def _hold_to(self, tenant: str, quota: int) -> None:
-        tracked = [
-            (place.key, place.visibility)
-            for place in self._domains.values()
-            if place.key.tenant == tenant and place.visibility.ages is not None
-        ]
-        excess = sum(seen.size for _, seen in tracked) - quota
+        tracked = self._tracked[tenant]
+        excess = sum(place.visibility.size for place in tracked) - quota
         for _ in range(excess):
-            (_, _, key), seen = min(
-                ((oldest[1], where, oldest[0]), seen)
-                for where, seen in tracked
-                if (oldest := seen.oldest()) is not None
+            (_, where, key) = min(
+                (oldest[1], place.key, oldest[0])
+                for place in tracked
+                if (oldest := place.visibility.oldest()) is not None
             )
-            seen.hide_key(key)
+            self._domains[where].visibility.hide_key(key)
             self.tenant_evictions[tenant] += 1
 
     # Cap -------------------------------------------------------------------------------------------------------------
@@ -136,6 +139,7 @@ class Limits:
     def _come_near(self, near: bool) -> None:
         if near != self._near:
             self._near = near
+            self._tracked.clear()
             for place in self._domains.values():
                 self.prepare(place)
 

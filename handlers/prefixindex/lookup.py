@@ -163,15 +163,14 @@ def diagnosis(look: question.Lookup) -> question.Answer | None:
     asked = look.asked
     if look.index.serving(asked.tenant_id, asked.model_id, asked.hash_scheme):
         return None
-    groups = look.index.groups()
-    if not groups:
+    tenant = look.index.known(asked.tenant_id)
+    if not tenant and look.index.cold():
         return question.no("cold-start", "no replica has reported any block yet")
-    tenant = [group for group in groups if group[0] == asked.tenant_id]
     if not tenant:
         return question.no(
             "unknown-tenant", f"no replica of tenant {asked.tenant_id!r} holds blocks", reason="UNKNOWN_TENANT"
         )
-    schemes = [scheme for _, model, scheme in tenant if model == asked.model_id]
+    schemes = [scheme for model, scheme in tenant if model == asked.model_id]
     if not schemes:
         return question.no(
             "unknown-model", f"no replica of model {asked.model_id!r} holds blocks", reason="UNKNOWN_MODEL"

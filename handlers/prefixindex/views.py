@@ -69,10 +69,10 @@ def snapshot(known: index.Index) -> Snapshot:
     for key, place in known.domains.items():
         if key.tenant != policies.RESERVED:
             entries[key.tenant] = entries.get(key.tenant, 0) + place.visible()
-    tenants = [
-        _tenant(tenant, entries.get(tenant, 0), known, [one for one in seen if one.tenant == tenant])
-        for tenant in sorted(entries.keys() | {one.tenant for one in seen})
-    ]
+    members: dict[str, list[replicas.Replica]] = {tenant: [] for tenant in entries}
+    for one in seen:
+        members.setdefault(one.tenant, []).append(one)
+    tenants = [_tenant(tenant, entries.get(tenant, 0), known, members[tenant]) for tenant in sorted(members)]
     return Snapshot(
         replicas=[_replica(one) for one in seen],
         tenants=tenants,

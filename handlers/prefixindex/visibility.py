@@ -13,16 +13,19 @@ from typing import Final
 
 #: In `hidden`: under whichever bit.
 EVERYWHERE: Final = -1
+_DEPARTED: Final = 1 << 17  # swept keys whose age is remembered; the longest gone are forgotten first
 
 
 class Visibility:
     """Soft state of one domain; empty, and free, while no limit concerns its tenant."""
 
-    __slots__ = ("ages", "complete", "credits", "hidden", "parked")
+    __slots__ = ("ages", "complete", "credits", "departed", "hidden", "ordered", "parked")
 
     def __init__(self) -> None:
         self.ages: OrderedDict[int, int] | None = None  # visible key -> stream sequence of its last change
         self.complete = False
+        self.ordered = True  # `ages` is in order
+        self.departed: dict[int, tuple[int, bool]] = {}  # key that was swept -> its age, and whether it was parked
         self.hidden: dict[int, int] = {}  # key -> mask of the bits that do not match, or EVERYWHERE
         self.parked: dict[int, int] = {}  # key hidden EVERYWHERE -> its age
         self.credits: dict[int, dict[int, int]] = {}  # bit -> key -> delivered matches
@@ -38,7 +41,11 @@ class Visibility:
 
     def oldest(self) -> tuple[int, int] | None:
         """(key, age) of the visible key that changed longest ago."""
-        return next(iter(self.ages.items()), None) if self.ages else None
+        if not self.ages:
+            return None
+        if not self.ordered:
+            self.ages, self.ordered = _sorted(self.ages), True
+        return next(iter(self.ages.items()))
 
     def track(self, held: Iterable[int], *, complete: bool) -> None:
         """Remember changes from now on. Keys held already count as older, in the order in which they were created."""
@@ -50,8 +57,9 @@ class Visibility:
 
     def untrack(self) -> None:
         self.restore()
-        self.ages, self.complete = None, False
+        self.ages, self.complete, self.ordered = None, False, True
         self.hidden.clear()
+        self.departed.clear()
 
     def changed(self, bit: int, keys: Sequence[int], tiers: bytes, held: Mapping[int, int], sequence: int) -> None:
         """Ops: states that were just applied under `bit`."""
@@ -59,6 +67,7 @@ class Visibility:
         for key in sorted(key for key, tier in zip(keys, tiers, strict=True) if tier):
             self._show(key, bit)
             if self.ages is not None:
+                self.departed.pop(key, None)
                 self.ages[key] = sequence
                 self.ages.move_to_end(key)
 
@@ -67,7 +76,9 @@ class Visibility:
         self._removed(bit, keys, tiers, held)
         if self.ages is not None:
             for key in sorted(key for key, tier in zip(keys, tiers, strict=True) if tier):
-                if key not in self.parked:
+                if key in self.departed:
+                    self._return(key)
+                elif key not in self.parked:
                     self.ages.setdefault(key, sequence)
 
     def _removed(self, bit: int, keys: Sequence[int], tiers: bytes, held: Mapping[int, int]) -> None:
@@ -103,6 +114,26 @@ class Visibility:
         self.hidden.pop(key, None)
         self.parked.pop(key, None)
 
+    def depart(self, key: int) -> None:
+        """Swept: nobody holds the key, but a keyframe may bring it back, and then it is as old as it was."""
+        age = self.parked.get(key)
+        if age is None and self.ages is not None:
+            age = self.ages.get(key)
+        parked = key in self.parked
+        self.forget(key)
+        if age is not None and self.complete:
+            self.departed[key] = age, parked
+            if len(self.departed) > _DEPARTED:
+                del self.departed[next(iter(self.departed))]
+
+    def _return(self, key: int) -> None:
+        assert self.ages is not None
+        age, parked = self.departed.pop(key)
+        self.ages[key] = age
+        self.ordered = False
+        if parked:
+            self.hide_key(key)
+
     def hide_key(self, key: int) -> None:
         """By quota: with all its replicas."""
         assert self.ages is not None
@@ -116,7 +147,8 @@ class Visibility:
     def restore(self) -> None:
         """Bring back all that a quota hid, in its place among the ages."""
         if self.parked and self.ages is not None:
-            self.ages = OrderedDict(sorted([*self.parked.items(), *self.ages.items()], key=lambda item: item[::-1]))
+            self.ages = _sorted({**self.parked, **self.ages})
+            self.ordered = True
         for key in self.parked:
             del self.hidden[key]
         self.parked.clear()
@@ -135,3 +167,8 @@ class Visibility:
         counts = self.credits.setdefault(bit, {})
         for key in keys:
             counts[key] = counts.get(key, 0) + 1
+
+
+def _sorted(ages: Mapping[int, int]) -> OrderedDict[int, int]:
+    """By age, then by key."""
+    return OrderedDict(sorted(ages.items(), key=lambda item: item[::-1]))
