@@ -95,6 +95,8 @@ class Connection:
     async def wait_connected(self, timeout: float | None = None) -> None:
         """Raises Unavailable when there is still no server after `timeout` seconds (None = wait for ever)."""
         self.check()
+        if not self.client.is_connected:  # nats-py tells it a moment after it knows
+            self._connected.clear()
         try:
             await asyncio.wait_for(self._connected.wait(), timeout)
         except TimeoutError:

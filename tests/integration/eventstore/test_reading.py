@@ -45,7 +45,11 @@ def damage(log: JetStreamStore, spoil: Any) -> None:
     tap = log.connection.tap
 
     async def spoiled(subject: str, take: Any) -> connect.Tap:
-        return await tap(subject, lambda taken: take(spoil(taken)))
+        def pass_on(taken: list[Any]) -> None:
+            if kept := spoil(taken):
+                take(kept)
+
+        return await tap(subject, pass_on)
 
     log.connection.tap = spoiled  # type: ignore[method-assign]
 
