@@ -1,12 +1,28 @@
 """Fixtures that every kind of test may ask for, and the header that says which real parts are used."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import pytest
 
 from tests.support import natsserver
+
+UNIT_SECONDS = 2.0
+UNITS = Path(__file__).parent / "unit"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """A unit test gets two seconds. Of CPU: on a busy machine the clock on the wall says nothing about a test."""
+    started = time.process_time()
+    yield
+    used = time.process_time() - started
+    if item.path.is_relative_to(UNITS) and used > UNIT_SECONDS and item.get_closest_marker("slow") is None:
+        pytest.fail(
+            f"took {used:.1f} s of CPU, a unit test has {UNIT_SECONDS:g}: make it smaller, or mark it slow(why)"
+        )
 
 
 def pytest_sessionstart() -> None:

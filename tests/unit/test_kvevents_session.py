@@ -158,21 +158,21 @@ async def test_heartbeats_carry_n_and_the_digest_every_five_seconds() -> None:
 @pytest.mark.looptime
 async def test_a_busy_engine_starves_neither_the_keyframe_nor_the_heartbeat() -> None:
     table, reader, voice = start()
-    table.put(*range(10_000))
+    table.put(*range(6_000))
     table.take(20_000)
-    fresh = iter(range(10_000, 10_000_000))
+    fresh = iter(range(6_000, 10_000_000))
 
     def busy() -> None:
         key = next(fresh)
         table.put(key)
-        table.remove(max(0, key - 9_000))
+        table.remove(max(0, key - 5_000))
         voice.changed()
 
     reader.on_send = busy
-    await running(voice, 12)
+    await running(voice, 6)
     assert "End" in reader.kinds()
-    assert reader.kinds().count("Beat") == 2
-    assert len(reader.messages) > 1_000
+    assert reader.kinds().count("Beat") == 1
+    assert len(reader.messages) > 500
     reader.on_send = lambda: None
     await running(voice, 1)
     assert reader.fold() == table.live
@@ -232,7 +232,7 @@ async def test_the_last_flush_sends_what_is_in_flight_and_pending_then_says_good
 @pytest.mark.looptime
 async def test_keyframes_repeat_when_changes_outnumber_what_is_held_and_stay_under_five_percent() -> None:
     table, reader, voice = start()
-    for number in range(3_000):
+    for number in range(1_500):
         reader.on_send = lambda: None
         keys = range(number * 64, number * 64 + 64)
         table.put(*keys)
