@@ -1,0 +1,166 @@
+"""Bytes to a question and an answer to bytes. Excluded: what is answered (test_lookup)."""
+
+import base64
+import contextlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handlers.prefixindex import keys, request
+
+KEYS = [0xEA06FC71A5EE6E88, 0xAD01835A37DD294C, 0, 2**64 - 1, 0xFBEFBEFBEFBEFBEF]
+Spell = Callable[[bytes], str]
+
+SPELLINGS: dict[str, Spell] = {
+    "base64": lambda raw: base64.b64encode(raw).decode(),
+    "base64 without padding": lambda raw: base64.b64encode(raw).decode().rstrip("="),
+    "URL-safe base64": lambda raw: base64.urlsafe_b64encode(raw).decode(),
+    "16 hex digits": lambda raw: raw.hex(),
+    "16 capital hex digits": lambda raw: raw.hex().upper(),
+}
+
+
+def decode(**fields: Any) -> request.LookupRequest:
+    return request.decode(json.dumps(fields).encode())
+
+
+@pytest.mark.parametrize("spell", SPELLINGS.values(), ids=SPELLINGS)
+def test_keys_are_read_in_every_spelling(spell: Spell) -> None:
+    raw = [keys.to_wire(key) for key in KEYS]
+    asked = decode(block_hashes=[spell(each) for each in raw], prefix_hash=spell(raw[0]))
+    assert (asked.chain, asked.odd_hashes, asked.prefix_hash) == (KEYS, (), raw[0])
+
+
+def test_spellings_may_be_mixed() -> None:
+    spelled = [spell(keys.to_wire(KEYS[4])) for spell in SPELLINGS.values()]
+    assert decode(block_hashes=spelled).chain == [KEYS[4]] * len(spelled)
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=40))
+def test_any_chain_survives_base64(chain: list[int]) -> None:
+    spelled = [base64.b64encode(keys.to_wire(key)).decode() for key in chain]
+    assert decode(block_hashes=spelled).chain == chain
+
+
+def test_a_key_that_is_not_8_bytes_is_kept_as_it_came() -> None:
+    asked = decode(block_hashes=[SPELLINGS["base64"](b"short"), SPELLINGS["base64"](keys.to_wire(KEYS[0]))])
+    assert asked.chain == [-1, KEYS[0]]
+    assert asked.odd_hashes == (b"short", keys.to_wire(KEYS[0]))
+
+
+def test_all_fields_are_read_and_unknown_ones_ignored() -> None:
+    asked = decode(
+        model_id="m",
+        tenant_id="t",
+        hash_scheme="vllm",
+        adapter_id="sql",
+        prefix_token_count=3,
+        slo={"ttft_ms": 150, "tbt_ms": "20"},
+        block_token_counts=[16, "16"],
+        token_ids=[0, 2**32 - 1],
+        prompt_text="hello",
+        explain=True,
+        of_a_newer_version={"x": [1]},
+    )
+    assert (asked.model_id, asked.tenant_id, asked.hash_scheme, asked.adapter_id) == ("m", "t", "vllm", "sql")
+    assert (asked.prefix_token_count, asked.ttft_ms, asked.tbt_ms) == (3, 150, 20)
+    assert asked.block_token_counts == [16, 16]
+    assert asked.tokens == b"\x00\x00\x00\x00\xff\xff\xff\xff"
+    assert (asked.prompt_text, asked.explain) == ("hello", True)
+
+
+def test_null_is_the_default() -> None:
+    names = request._Document.__struct_fields__
+    assert decode(**dict.fromkeys(names)) == request.LookupRequest() == decode()
+
+
+MALFORMED: dict[str, tuple[bytes, str]] = {
+    "no JSON": (b"{", "not a LookupRouteRequest in JSON"),
+    "nothing": (b"", "not a LookupRouteRequest in JSON"),
+    "no object": (b"[]", "Expected `object`"),
+    "no UTF-8": (b'{"model_id": "\xff"}', "not a LookupRouteRequest in JSON"),
+    "a field of another type": (b'{"model_id": 3}', "$.model_id"),
+    "a fraction of a token": (b'{"token_ids": [1.5]}', "$.token_ids[0]"),
+    "a negative token": (b'{"token_ids": [-1]}', "no u32"),
+    "a token of 33 bits": (b'{"token_ids": [4294967296]}', "no u32"),
+    "no base64": (b'{"block_hashes": ["*"]}', "block_hashes holds '*'; expected base64, or 16 hex digits"),
+    "a bit too many": (b'{"prefix_hash": "A"}', "prefix_hash holds 'A'"),
+    "base64 in pieces": (b'{"block_hashes": ["AAAAAAAAAAA=", "AAAA=AAAAAAA"]}', "block_hashes holds 'AAAA=AAAAAAA'"),
+    "no number": (b'{"prefix_token_count": "many"}', "prefix_token_count is 'many'; expected a whole number"),
+    "a count of 33 bits": (b'{"block_token_counts": [2147483648]}', "expected a 32-bit number"),
+    "a word among counts": (b'{"block_token_counts": [16, "x"]}', "expected a whole number"),
+    "an SLO that is none": (b'{"slo": {"ttft_ms": "soon"}}', "slo.ttft_ms is 'soon'"),
+    "nested too deep": (b'{"x":' + b"[" * 100_000, "not a LookupRouteRequest in JSON"),
+}
+
+
+@pytest.mark.parametrize(("body", "says"), MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_question_gets_one_line(body: bytes, says: str) -> None:
+    with pytest.raises(request.RequestError) as caught:
+        request.decode(body)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_question_or_a_request_error(body: bytes) -> None:
+    with contextlib.suppress(request.RequestError):
+        assert request.decode(body).tenant_id is not None
+
+
+def test_packed_token_ids_are_the_same_question() -> None:
+    query = {
+        "model_id": "m",
+        "tenant_id": "t",
+        "hash_scheme": "vllm",
+        "adapter_id": "a",
+        "slo.ttft_ms": "150",
+        "x": "y",
+    }
+    packed = request.decode_packed(keys.pack_tokens([1, 2, 3]), {**query, "explain": "true"})
+    assert packed == decode(
+        model_id="m",
+        tenant_id="t",
+        hash_scheme="vllm",
+        adapter_id="a",
+        slo={"ttft_ms": 150},
+        token_ids=[1, 2, 3],
+        explain=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "says"),
+    [
+        (b"12345", {}, "5 bytes of packed token ids; expected a multiple of 4"),
+        (b"", {"explain": "perhaps"}, "explain is 'perhaps'"),
+        (b"", {"ttft_ms": "x"}, "slo.ttft_ms is 'x'"),
+    ],
+    ids=["a partial token", "explain", "slo"],
+)
+def test_a_malformed_packed_question_gets_one_line(body: bytes, query: dict[str, str], says: str) -> None:
+    with pytest.raises(request.RequestError, match=says):
+        request.decode_packed(body, query)
+
+
+def test_an_answer_is_proto3_json_with_original_names() -> None:
+    score = request.ReplicaScore("r0", 1.5, 64, 1.0, request.T1)
+    answer = request.LookupResponse(replica_scores=[score], reason_code="PREFIX_MATCH", lookup_latency_us="12")
+    assert json.loads(request.encode(answer)) == {
+        "replica_scores": [
+            {
+                "replica_id": "r0",
+                "score": 1.5,
+                "matched_tokens": 64,
+                "estimated_cache_hit_prob": 1.0,
+                "tier": "CACHE_TIER_T1",
+            }
+        ],
+        "reason_code": "PREFIX_MATCH",
+        "lookup_latency_us": "12",
+        "adapter_id": "",
+    }
