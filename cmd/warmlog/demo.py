@@ -10,6 +10,7 @@ import contextlib
 import shutil
 import sys
 import tempfile
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -266,7 +267,7 @@ class Demo:
         told = [edge for edge in edges if edge["event"]["data"]["edge"] != "statistics"]
         for edge in told[-14:]:
             data = edge["event"]["data"]
-            reason = f" ({data['reason']})" if data.get("reason") else ""
+            reason = f" ({textwrap.shorten(data['reason'], 72)})" if data.get("reason") else ""
             self.say(f"#{edge['sequence']:<4} {edge['stored'][11:19]} {data['replica']}: {data['edge']}{reason}")
         if not {"first-event", "gone", "restart", "partial"} <= {edge["event"]["data"]["edge"] for edge in told}:
             raise Wrong(

@@ -122,6 +122,7 @@ class Consumer:
         self._quarantine = quarantine
         self._clock = clock
         self._begun = False
+        self._unplaced = False  # a new life was told before any batch of it came
         self._broken = ""
 
     async def run(self) -> None:
@@ -138,9 +139,15 @@ class Consumer:
                 self._begin("partial", "the engine has not spoken yet")
             case facts.Attached():
                 self._attached(fact)
+            case facts.NewLife() if self._unplaced:
+                # The life that nothing could prove is now known from its first batch on: the same session goes on.
+                self._unplaced = False
+                for rank in self.ranks.values():
+                    rank.replica.became(_coverage(fact.complete))
             case facts.NewLife():
                 self._begun = True
                 self._epoch += 1
+                self._unplaced = fact.seq == facts.UNKNOWN
                 self._dropped("forget", _coverage(fact.complete), restart=True)
                 for rank in self.ranks.values():
                     rank.replica.new_life(_coverage(fact.complete), fact.reason)
@@ -149,7 +156,7 @@ class Consumer:
                 for rank in self.ranks.values():
                     rank.replica.forget(fact.reason)
             case facts.Gone():
-                self._begun = False
+                self._begun = self._unplaced = False
                 self._epoch += 1
                 self._dropped("forget", "partial", restart=True)
                 for rank in self.ranks.values():

@@ -158,6 +158,20 @@ async def test_a_new_life_forgets_everything_in_a_new_session() -> None:
 
 
 @pytest.mark.looptime
+async def test_a_life_that_was_told_before_its_first_batch_is_one_session() -> None:
+    rig = Rig()
+    rig.consumer.take(ATTACHED)
+    await rig.speak()
+    rig.consumer.take(facts.NewLife(facts.UNKNOWN, False, "nothing proves that it is the same"))
+    await rig.speak()
+    rig.consumer.take(facts.NewLife(95, False, "first contact at batch 95"))
+    rig.batch(stored())
+    await rig.speak()
+    assert [begin[:2] for begin in rig.begins()] == [("b-1", "complete"), ("b-2", "partial")]
+    assert rig.table.count == 1
+
+
+@pytest.mark.looptime
 async def test_a_gap_forgets_everything_and_is_partial_in_the_same_session() -> None:
     rig = Rig()
     rig.consumer.take(ATTACHED)
