@@ -17,7 +17,7 @@ MAX_BYTES: Final = 256 * 1024
 PREFIX: Final = "io.warmlog."
 
 
-class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One immutable event. `data` is raw JSON until its type is known (events.decode)."""
 
     specversion: str = SPECVERSION

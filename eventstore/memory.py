@@ -268,6 +268,7 @@ def lose_end(log: _Log, last: int) -> None:
 
 
 def retain(log: _Log, first: int) -> None:
+    first = min(first, log.first + len(log.messages))
     del log.messages[: max(0, first - log.first)]
     log.first = max(log.first, first)
     log.bytes = sum(len(one.body) for one in log.messages)

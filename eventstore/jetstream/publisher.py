@@ -25,6 +25,7 @@ from eventstore.jetstream import api, connect, frames
 IN_FLIGHT: Final = 4000
 IN_FLIGHT_BYTES: Final = 16 << 20
 _BURST: Final = 64  # frames in one write: the server works on the first while we make the next
+_CLOSED: Final = "the log was closed; the message was not sent"
 _SWEEP: Final = 0.05  # seconds between looks at deadlines
 _RESEND_AFTER: Final = 1.0  # seconds without an answer, doubled each time
 
@@ -85,11 +86,14 @@ class Publisher:
         self._sweeper: asyncio.TimerHandle | None = None
         self._tap: connect.Tap | None = None
         self._starting = asyncio.Lock()
+        self._stopped = False
         self._resent = 0
 
     async def start(self) -> None:
         """Subscribe to the answers. Does nothing the second time."""
         async with self._starting:
+            if self._stopped:
+                raise store.Unavailable(_CLOSED)
             if self._tap is None:
                 self._tap = await self._connection.tap(f"{self._inbox.decode()}.*", self._answers)
                 self._connection.on_connect.append(self._connected)
@@ -97,6 +101,7 @@ class Publisher:
 
     async def stop(self) -> None:
         """Give up on what is pending: each waiter gets Unavailable."""
+        self._stopped = True
         if self._tap is None:
             return
         tap, self._tap = self._tap, None
@@ -104,12 +109,12 @@ class Publisher:
         self._connection.on_violation.remove(self._violated)
         if self._sweeper is not None:
             self._sweeper.cancel()
+        waiting, self._waiting = self._waiting, deque()
+        for waiter, _ in waiting:
+            if not waiter.done():
+                waiter.set_exception(store.Unavailable(_CLOSED))
         for token in list(self._pending):
             self._fail(token, store.Unavailable("the log was closed before an answer came; the message may be stored"))
-        for waiter, _ in self._waiting:
-            if not waiter.done():
-                waiter.set_exception(store.Unavailable("the log was closed; the message was not sent"))
-        self._waiting.clear()
         await tap.end()
 
     def counters(self) -> Counters:
@@ -141,6 +146,8 @@ class Publisher:
     ) -> "asyncio.Future[Ack]":
         """As `publish`, when there is room. Cancelling the future gives the message up; it may be stored."""
         self._connection.check()
+        if self._stopped:
+            raise store.Unavailable(_CLOSED)
         self._next += 1
         token = b"%x" % self._next
         if headers:

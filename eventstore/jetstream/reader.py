@@ -65,8 +65,8 @@ class Hole(NamedTuple):
 class Settings(NamedTuple):
     """Bounds of one read: at most two pulls of this size are under way or waiting for the caller."""
 
-    batch: int = 4096
-    max_bytes: int = 4 << 20
+    batch: int = 10_000
+    max_bytes: int = 8 << 20
     patience: float = 10.0  # seconds without progress before a read that does not follow gives up
     on_hole: Callable[[Hole], None] | None = None
 
@@ -83,23 +83,16 @@ class _LookAgain(_Lost):
         self.gaps = found
 
 
-class Where(NamedTuple):
-    """What an acknowledgement subject says about its message. Times are nanoseconds."""
+def tail_of(reply: bytes) -> int:
+    """How many tokens from sequence to the end of an acknowledgement subject, by its shape.
 
-    sequence: int
-    delivered: int  # consumer sequence: 1, 2, 3 … without holes
-    time_ns: int
-    pending: int  # messages behind this one, as the server saw it
-
-
-def where(reply: bytes) -> Where:
-    """From `$JS.ACK.<stream>.<consumer>.<n>.<sequence>.<delivered>.<time>.<pending>`, or the longer shape with
-    domain and account hash after ACK and perhaps a random token at the end. Raises ValueError for anything else."""
-    parts = reply.split(b".")
-    at = 5 if len(parts) == 9 else 7 if len(parts) >= 11 else 0
-    if not at or parts[1] != b"ACK":
-        raise ValueError(f"{reply!r} is no acknowledgement subject")
-    return Where(int(parts[at]), int(parts[at + 1]), int(parts[at + 2]), int(parts[at + 3]))
+    `$JS.ACK.<stream>.<consumer>.<n>.<sequence>.<consumer's sequence>.<time>.<pending>`, or with domain and account hash
+    after ACK, and then perhaps with a random token at the end. Raises _Lost for anything else.
+    """
+    tokens = reply.count(b".") + 1
+    if not reply.startswith(b"$JS.ACK.") or tokens not in (9, 11, 12):
+        raise _Lost(f"{reply!r} is no acknowledgement subject")
+    return 5 if tokens == 12 else 4
 
 
 class _Consumer(Generic[T]):
@@ -122,6 +115,7 @@ class _Consumer(Generic[T]):
         self._asked = 0
         self._tap: connect.Tap | None = None
         self._delivered = 0
+        self._tail = 0  # shape of the acknowledgement subjects, once one was seen
         self.sequence = 0  # of the last message handed over
         self.pending = 0
 
@@ -198,27 +192,33 @@ class _Consumer(Generic[T]):
         return self._sort_out(taken)
 
     def _sort_out(self, taken: list[frames.Frame]) -> list[T]:
+        """Our messages of some frames, each checked to be the consumer's next. The inner loop of every replay."""
         out: list[T] = []
         add, make = out.append, self._make
         delivered = self._delivered
-        found: Where | None = None
-        for frame in taken:
-            subject, reply, headers, payload = frame
-            if not reply:
+        number = self.sequence
+        reply = b""
+        for subject, back, headers, payload in taken:
+            if not back:
                 self._status(subject, headers, delivered)
                 continue
+            reply = back
+            if not self._tail:
+                self._tail = tail_of(reply)
             try:
-                found = where(reply)
+                _, sequence, delivery, time_ns, *_ = reply.rsplit(b".", self._tail)
+                number = int(sequence)
+                delivered += 1
+                if int(delivery) != delivered:
+                    raise _Lost(f"hole after {self.sequence}: message {delivered} of the consumer did not arrive")
+                add(make(number, int(time_ns), subject.decode(), payload))
             except ValueError as error:
-                raise _Lost(str(error)) from error
-            delivered += 1
-            if found.delivered != delivered:
-                raise _Lost(f"hole after {self.sequence}: message {delivered} of the consumer did not arrive")
-            add(make(found.sequence, found.time_ns, subject.decode(), payload))
-        if found is not None:
+                raise _Lost(f"{reply!r} is no acknowledgement subject") from error
+        if reply:
             self._settle(delivered - self._delivered)
             self._delivered = delivered
-            self.sequence, self.pending = found.sequence, found.pending
+            self.sequence = number
+            self.pending = int(reply.rsplit(b".", self._tail)[4])
         return out
 
     def _settle(self, count: int) -> None:
