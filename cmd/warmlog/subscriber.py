@@ -23,8 +23,10 @@ import structlog
 
 from eventstore import store
 from eventstore.jetstream import bus, kvlog
+from subscribers import metrics as telemetry
+from subscribers.http import admin, hotpath, status
 from subscribers.kvevents import consumer, endpoints, journal, metrics, replica, session, sink, source, table
-from warmlog import VERSION, cli, flags, link, logs
+from warmlog import VERSION, cli, flags, link, logs, subscribermetrics
 
 log = structlog.get_logger()
 
@@ -90,6 +92,7 @@ FLAGS: Final = (
     flags.Flag("max-concurrency-ceiling", "requests at which pressure is 1", "256", flags.at_least(1)),
     flags.Flag("cache-tier", "which usage gauge counts", "auto", flags.one_of("auto", "kv", "gpu", "cpu")),
     flags.Flag("engine-model-name", "value of the label model_name; empty is any"),
+    flags.Flag("metrics-bind-address", "healthz and metrics, as 127.0.0.1:9101; empty serves neither"),
     *(flag for flag in link.FLAGS if flag.name != "nats"),
     *logs.FLAGS,
 )
@@ -240,6 +243,7 @@ async def listen_and_tell(values: flags.Values) -> int:
                 consumers = [wiring.consume(where) for where in plan.ranks]
                 working = [tasks.create_task(one.run(), name=f"read {one.source.where.events}") for one in consumers]
                 working += [tasks.create_task(keep_time(one)) for one in consumers]
+                await serve_status(values, consumers, closing)
                 if values["engine-metrics-url"]:
                     working += [tasks.create_task(wiring.scrape(one)) for one in consumers]
                 await stop.wait()
@@ -254,6 +258,23 @@ async def listen_and_tell(values: flags.Values) -> int:
         except* flags.UsageError as wrong:
             raise cli.Failure(str(wrong.exceptions[0]), cli.USAGE) from wrong
     return 0
+
+
+async def serve_status(
+    values: flags.Values, consumers: list[consumer.Consumer], closing: contextlib.AsyncExitStack
+) -> None:
+    if not values["metrics-bind-address"]:
+        return
+    registry = telemetry.Registry()
+    subscribermetrics.register(registry, consumers)
+    server = admin.AdminServer(status.create_app(registry.render))
+    try:
+        host, port = flags.address(values["metrics-bind-address"])
+        bound = await server.start(host, port)
+    except hotpath.ListenError as error:
+        raise store.Misconfigured(str(error)) from error
+    closing.push_async_callback(server.stop)
+    log.info("listening", metrics=bound)
 
 
 async def flush(spoken: list[replica.Replica]) -> None:

@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from eventstore import kvwire
-from subscribers.kvevents import batch, decode, endpoints, facts, replica, table
+from subscribers.kvevents import batch, decode, endpoints, facts, notes, replica, table
 
 log = structlog.get_logger()
 
@@ -32,6 +32,8 @@ _SAMPLE_BYTES: Final = 1 << 20
 
 class Table(replica.Table, Protocol):
     """What a consumer needs of table.Table."""
+
+    counters: notes.Counters
 
     def apply_batch(self, events: Sequence[batch.Event], now: float) -> None: ...
     def take_clear(self) -> table.Clear | None: ...

@@ -310,3 +310,23 @@ async def test_an_engine_that_publishes_nothing_is_told_with_what_to_look_at(lab
     _, err = await child.communicate()
     assert child.returncode == 0
     assert "kv-events-config" in err.decode()
+
+
+async def test_a_subscribers_metrics_tell_what_came_and_what_is_held(laboratory: lab.Lab) -> None:
+    await laboratory.start_engine(ENGINE)
+    await laboratory.start_server()
+    port = lab.free_port()
+    words = subscriber_words(laboratory, metrics_bind_address=f"127.0.0.1:{port}")
+    running = asyncio.ensure_future(role("subscriber", *words, timeout=60))
+    await warm(laboratory)
+    await until_matched(laboratory)
+    async with laboratory.http.get(f"http://127.0.0.1:{port}/metrics") as answer:
+        page = await answer.text()
+    async with laboratory.http.get(f"http://127.0.0.1:{port}/healthz") as answer:
+        assert await answer.text() == "ok\n"
+    samples = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+    assert float(samples['warmlog_subscriber_blocks{rank="0"}']) == len(PROMPT) // 16
+    assert float(samples['warmlog_subscriber_complete{rank="0"}']) == 1
+    assert float(samples['warmlog_subscriber_wire_forms_total{rank="0",form="map"}']) >= 1
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
