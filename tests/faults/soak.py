@@ -1,0 +1,87 @@
+"""`make soak ROUNDS=500 SEED=1`: as many rounds as asked, a line for each, and a table per kind of fault.
+
+    python -m tests.faults.soak --rounds 500 --seed 1 --out soak.jsonl     run, a line of JSON per round
+    python -m tests.faults.soak --table soak.jsonl more.jsonl              the table of rounds that were run before
+    python -m tests.faults.soak --seed 1 --first 40 --rounds 3             repeat rounds; begin where the lab began
+
+Exit status 1 when a round failed. Progress goes to standard error, the table (Markdown) to standard output.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tests.faults import rounds
+
+WRONG = ("never held", "mixed lives", "went back", "earlier life", "removed", "dead engine")
+LOST = ("lost", "twice", "hole", "refused")
+MISSING = ("missing", "not healed")
+
+
+def table(reports: Sequence[rounds.Report]) -> str:
+    """Rows per kind of fault; a round with several kinds counts in each of their rows."""
+    lines = [
+        "| fault | rounds | answers | wrong credits | lost or doubled | missing after heal | heal p50 | heal p99 |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    kinds = sorted({kind for report in reports for kind in report.kinds})
+    for kind in [*kinds, "all"]:
+        having = [report for report in reports if kind == "all" or kind in report.kinds]
+        told = [one.kind for report in having for one in report.violations]
+        heals = sorted(report.heal for report in having if report.heal >= 0)
+        counts = [sum(one in group for one in told) for group in (WRONG, LOST, MISSING)]
+        answers = sum(report.answers for report in having)
+        cells = [str(len(having)), f"{answers:,}", *map(str, counts), at(heals, 0.5), at(heals, 0.99)]
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    lines.append("")
+    lines.append(
+        f"{len(reports)} rounds, {sum(bool(report.violations) for report in reports)} of them failed; "
+        f"{sum(report.generated for report in reports):,} prompts served, "
+        f"{sum(report.answers for report in reports):,} answers judged "
+        f"({sum(report.strict for report in reports):,} with every path settled), "
+        f"{sum(report.appended for report in reports):,} events acknowledged."
+    )
+    return "\n".join(lines)
+
+
+def at(ordered: Sequence[float], share: float) -> str:
+    return f"{ordered[min(len(ordered) - 1, int(share * len(ordered)))]:.2f} s" if ordered else "-"
+
+
+def read(files: Iterable[str]) -> list[rounds.Report]:
+    return [
+        msgspec.json.decode(line, type=rounds.Report) for name in files for line in Path(name).read_bytes().splitlines()
+    ]
+
+
+async def run(seed: str, first: int, count: int, out: Path | None) -> list[rounds.Report]:
+    reports = []
+    async for report in rounds.rounds(seed, first, count):
+        reports.append(report)
+        sys.stderr.write(f"{time.strftime('%H:%M:%S')} {report}\n")
+        if out is not None:
+            with out.open("ab") as file:
+                file.write(msgspec.json.encode(report) + b"\n")
+    return reports
+
+
+def main() -> int:
+    made = argparse.ArgumentParser(prog="python -m tests.faults.soak", description=__doc__.splitlines()[0])
+    made.add_argument("--rounds", type=int, default=20)
+    made.add_argument("--seed", default="1")
+    made.add_argument("--first", type=int, default=0)
+    made.add_argument("--out", type=Path, default=None)
+    made.add_argument("--table", nargs="+", default=None, metavar="FILE")
+    flags = made.parse_args()
+    reports = read(flags.table) if flags.table else asyncio.run(run(flags.seed, flags.first, flags.rounds, flags.out))
+    sys.stdout.write(table(reports) + "\n")
+    return 1 if any(report.violations for report in reports) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
