@@ -86,7 +86,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     locality: str | None = "LOCAL"
     ownership: str | None = None
     session_id: str | None = None
-    lookahead_token_ids: list[int] | None = None
+    lookahead_token_ids: list[list[int]] | None = None  # per block
     cache_salt: str | None = None
 
 

@@ -69,7 +69,7 @@ class _StoredMap(msgspec.Struct, tag=lenient.STORED, gc=False):
     kv_cache_spec_sliding_window: int | None = None
     locality: str | None = None
     cache_salt: str | None = None
-    lookahead_token_ids: _Tokens | None = None
+    lookahead_token_ids: list[list[int]] | None = None
 
 
 class _RemovedMap(msgspec.Struct, tag=lenient.REMOVED, gc=False):
@@ -169,7 +169,7 @@ def _stored_map(wire: _StoredMap) -> batch.Event:
         wire.group_idx or 0,
         wire.kv_cache_spec_kind,
         wire.kv_cache_spec_sliding_window,
-        _pack(wire.lookahead_token_ids)[0],
+        lenient.lookahead(wire.lookahead_token_ids),
         wire.locality,
         bigram,
     )

@@ -82,6 +82,14 @@ def pack(token_ids: Sequence[Any] | None) -> tuple[bytes | None, bool]:
         raise Malformed("token_ids must hold integers from 0 to 2**32-1, or pairs of them throughout") from None
 
 
+def lookahead(per_block: Sequence[Sequence[Any]] | None) -> bytes | None:
+    """Tokens beyond the event's last block that its hash depends on. Raises Malformed.
+
+    vLLM names them for every block; those of the others are the first tokens of the block that follows (IDX-11).
+    """
+    return pack(per_block[-1])[0] if per_block else None
+
+
 def _hash(value: Any, name: str) -> batch.Hash:
     if isinstance(value, bytes | str) or (isinstance(value, int) and not isinstance(value, bool)):
         return value
@@ -119,7 +127,9 @@ def _stored(fields: dict[str, Any]) -> batch.Stored:
         raise Malformed(f"block_size must be a number from 0, not {block_size!r:.40}")
     lora_name = _optional(fields, "lora_name", str)
     tokens, bigram = pack(_optional(fields, "token_ids", list))
-    lookahead, _ = pack(_optional(fields, "lookahead_token_ids", list))
+    per_block = _optional(fields, "lookahead_token_ids", list)
+    if per_block is not None and any(not isinstance(tokens, list) for tokens in per_block):
+        raise Malformed("lookahead_token_ids must hold a list per block")
     return batch.Stored(
         hashes=_hashes(fields),
         parent=None if parent is None else _hash(parent, "parent_block_hash"),
@@ -133,7 +143,7 @@ def _stored(fields: dict[str, Any]) -> batch.Stored:
         group=_optional(fields, "group_idx", int) or 0,
         kind=_optional(fields, "kv_cache_spec_kind", str),
         window=_optional(fields, "kv_cache_spec_sliding_window", int),
-        lookahead=lookahead,
+        lookahead=lookahead(per_block),
         locality=_optional(fields, "locality", str),
         bigram=bigram,
     )

@@ -30,7 +30,7 @@ STORED: dict[str, Any] = {
     "locality": "LOCAL",
     "ownership": "engine",
     "session_id": "s1",
-    "lookahead_token_ids": [132, 133],
+    "lookahead_token_ids": [[116, 117], [132, 133]],
     "cache_salt": "tenant-a",
 }
 REMOVED: dict[str, Any] = {

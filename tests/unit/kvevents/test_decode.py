@@ -109,6 +109,35 @@ def test_optional_fields_that_are_null_equal_absent_ones(form: engineforms.Form)
     assert one(engineforms.payload(written)) == batch.Stored([1], None, keys.pack_tokens([1, 2]), 2)
 
 
+def _looking_ahead(lookahead: Any) -> bytes:
+    said = engineforms.STORED | {"lookahead_token_ids": lookahead}
+    return engineforms.payload(engineforms.STORED_FORMS["vllm"]["0.33.0"][0].write("BlockStored", said))
+
+
+@pytest.mark.parametrize(
+    ("per_block", "last"),
+    [
+        ([[116], [132]], [132]),
+        ([[116, 117], [132, 133]], [132, 133]),
+        ([[116, 117, 118], [132, 133, 134]], [132, 133, 134]),
+        ([[116], []], None),
+        ([], None),
+    ],
+    ids=["one token", "two, which are no pair", "three", "none behind the last block", "no blocks"],
+)
+def test_a_lookahead_is_told_per_block_and_the_last_one_counts(per_block: Any, last: list[int] | None) -> None:
+    """IDX-11; vLLM 0.33 with a drafter whose blocks depend on the tokens after them."""
+    event = one(_looking_ahead(per_block))
+    assert isinstance(event, batch.Stored)
+    assert event.lookahead == (keys.pack_tokens(last) if last else None)
+
+
+def test_a_lookahead_that_is_no_list_per_block_costs_the_store() -> None:
+    decoded = both(_looking_ahead([132, 133]))
+    assert [(problem.loss, problem.kind) for problem in decoded.problems] == [(batch.Loss.STORE, "malformed")]
+    assert "lookahead_token_ids" in decoded.problems[0].reason
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_no_version_of_the_schema_history_is_without_a_form(engine: str) -> None:
     schemas = engineforms.SCHEMAS[engine]
@@ -487,7 +516,7 @@ likely = {
     "kv_cache_spec_sliding_window": st.none() | st.integers(0, 9) | values,
     "locality": st.none() | st.text(max_size=3) | values,
     "cache_salt": st.none() | st.text(max_size=2) | values,
-    "lookahead_token_ids": st.none() | st.lists(st.integers(0, 9), max_size=2) | values,
+    "lookahead_token_ids": st.none() | st.lists(st.lists(st.integers(0, 9), max_size=2), max_size=2) | values,
 }
 maps = st.builds(lambda tag, fields: {"type": tag} | fields, tags, st.fixed_dictionaries({}, optional=likely))
 arrays = st.builds(
