@@ -27,9 +27,8 @@ _REMEMBERED: Final = 1 << 12  # transitions of one bit
 _SLACK: Final = 8192  # log entries a holding may waste before it is compacted
 _TIERS: Final = bytes(range(8))
 _ONE: Final = frozenset(bytes([tiers]) for tiers in _TIERS)
-_PLAIN: Final = (b"\x00", b"\x01")  # one block, gone or in T1
+PLAIN: Final = (b"\x00", b"\x01")  # one block, gone or in T1
 _NATIVE: Final = sys.byteorder == "little"
-_number = int.from_bytes
 
 
 class Transitions(dict[int, int]):
@@ -80,9 +79,6 @@ class Holding:
         tiers = group.tiers
         if group.size not in self.sizes:
             self.domain.add_size(self, group.size)
-        if tiers in _PLAIN:
-            self._one(_number(group.keys, "little"), tiers, sequence, change=change)
-            return
         keys = kvwire.unpack_keys(group.keys).tolist()
         if not tiers.strip(b"\x01"):
             self._store(keys, group.keys)
@@ -95,8 +91,8 @@ class Holding:
         if self.domain.special or tiers.translate(None, b"\x00\x01"):
             self.domain.specially(self, keys, tiers, sequence, change=change)
 
-    def _one(self, key: int, tiers: bytes, sequence: int, *, change: bool) -> None:
-        """One block stored or removed, the commonest message by far: what `_store` and `_remove` do, spelled out."""
+    def apply_one(self, key: int, tiers: bytes, sequence: int) -> None:
+        """One block changed, gone or in T1: the commonest message by far, so what `apply` would do is spelled out."""
         before = self.held.get(key, 0)
         if tiers == b"\x01":
             after = self.on[before]
@@ -115,7 +111,7 @@ class Holding:
                 self.count -= 1
                 self.total -= key
         if self.domain.special:
-            self.domain.specially(self, (key,), tiers, sequence, change=change)
+            self.domain.specially(self, (key,), tiers, sequence, change=True)
 
     def _store(self, keys: Sequence[int], column: bytes) -> None:
         held = self.held

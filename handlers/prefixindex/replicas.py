@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from typing import Final, Literal
 
 from eventstore import events, kvwire
-from handlers.prefixindex import contents, outcomes, vitals
+from handlers.prefixindex import contents, holdings, outcomes, vitals
 
 SECOND: Final = 1_000_000_000
 SILENT_AFTER: Final = 15 * SECOND
@@ -44,6 +44,7 @@ class Replica:
         "_open",
         "asked_ns",
         "coverage",
+        "direct",
         "ended",
         "event_ns",
         "frame",
@@ -54,6 +55,7 @@ class Replica:
         "model",
         "n",
         "name",
+        "opening",
         "past",
         "rank",
         "reason",
@@ -68,7 +70,6 @@ class Replica:
         "stats",
         "stats_ns",
         "stats_said_ns",
-        "steady",
         "subject",
         "tenant",
         "uid",
@@ -97,7 +98,9 @@ class Replica:
         self.stats: kvwire.Stats | None = None
         self.relief = 1.0  # 1 - pressure, within 0..1
         self.stats_ns = self.stats_said_ns = 0
-        self.steady = False  # nothing but plain ops is to be expected: the fast path of index.py
+        # The shortcut of index.py: where changes go while nothing else is to be thought of, and how they start.
+        self.direct: dict[str, holdings.Holding] | None = None
+        self.opening = b""
 
     # What it is ------------------------------------------------------------------------------------------------------
 
@@ -204,6 +207,7 @@ class Replica:
         self.past.pop(message.session, None)
         self.subject, self.uid, self.session = subject, message.uid, message.session
         self.model, self.scheme = message.model, message.scheme
+        self.opening = opening(message.uid, message.session)
         self.rank = message.rank or sequence
         self.n = message.n
         self.heard_ns = time_ns
@@ -342,7 +346,14 @@ class Replica:
         self._settle()
 
     def _settle(self) -> None:
-        self.steady = self.live is not None and self.staging is None and not self.silent and self.seen_event
+        plain = self.live is not None and self.staging is None and not self.silent and self.seen_event
+        self.direct = self.live.holdings if plain and self.live is not None else None
+
+
+def opening(uid: str, session: str) -> bytes:
+    """How every Ops of a session starts in our encoding: kind, version, uid, session, all up to its n."""
+    whole = kvwire.encode(kvwire.Ops(kvwire.VERSION, uid, session, 0, []))
+    return whole[:-2]  # n 0 and the empty list are a byte each
 
 
 def freshness(replica: Replica, now_ns: int, ttl_ns: int) -> float:
