@@ -1,8 +1,8 @@
 """Follows `WARMLOG_KV` into the prefix index, in slices that never stall a lookup.
 
 Until it has caught up for the first time the index is half filled: `caught_up` is False, orders are kept back (they
-would answer messages of long ago), and lookups must say so. When the stream lost its end the index is folded again
-from the start: losing the tail costs cache misses, never wrong answers.
+would answer messages of long ago; those that are still wanted are given then), and lookups must say so. When the stream
+lost its end the index is folded again from the start: losing the tail costs cache misses, never wrong answers.
 
 Not here: appending edges and sending orders (they are handed to `on_outcome`), the fold itself (handlers/prefixindex).
 Rules: design.md section 3; section 5 ("work is large").
@@ -77,7 +77,9 @@ class Indexer:
         if not batch:
             if not self.caught_up:
                 log.info("the index has caught up", position=self.index.position, blocks=self.index.blocks())
-            self.caught_up = True
+                self.caught_up = True
+                for outcome in self.index.ask_again(self.now()):
+                    self._on_outcome(outcome)
             return
         apply, on_outcome = self.index.apply, self._on_outcome
         until = time.perf_counter_ns() + SLICE_NS

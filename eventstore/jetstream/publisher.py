@@ -261,15 +261,26 @@ class Publisher:
         self._sweeper = self._loop.call_later(_SWEEP, self._sweep) if self._pending else None
 
     def _connected(self) -> None:
-        for pending in self._pending.values():
+        """Nothing answers what the old connection carried: it is sent again, or given back to who may send it again."""
+        for token, pending in list(self._pending.items()):
             if pending.resend or not pending.sent:
                 self._resent += pending.sent
                 self._send(pending)
+            else:
+                self._fail(token, _interrupted(pending))
 
     def _violated(self, subject: str, words: str) -> None:
         for token, pending in list(self._pending.items()):
-            if pending.subject == subject:
+            if (fault := self._connection.fault) is not None:
+                self._fail(token, fault)
+            elif pending.subject == subject:
                 self._fail(token, connect.not_permitted(subject, words, self._connection.options.name))
+
+
+def _interrupted(pending: _Pending) -> store.Unavailable:
+    return store.Unavailable(
+        f"{pending.subject}: the connection ended before an answer came; the message may be stored"
+    )
 
 
 def _too_late(pending: _Pending) -> store.Unavailable:

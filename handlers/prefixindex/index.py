@@ -123,9 +123,9 @@ class Index:
             if replica is None:
                 replica = replicas.Replica(place.tenant, place.replica, self._open)
                 self.fleet[place.tenant, place.replica] = replica
-            elif (message.rank or sequence) <= replica.rank:
-                return self._fence(replica, message.session)
             self._strangers.pop((place.tenant, place.replica, message.session), None)
+            if replica.session and (message.rank or sequence) <= replica.rank:
+                return self._fence(replica, message.session)
             return self._advance(sequence, time_ns, subject, replica, message)
         if isinstance(message, kvwire.Bye):
             return ()
@@ -148,7 +148,7 @@ class Index:
         if len(self._strangers) >= _STRANGERS:
             del self._strangers[next(iter(self._strangers))]
         self._strangers[who] = time_ns
-        return (outcomes.Order(*who[:2], "keyframe", session, "the begin of this session was not seen"),)
+        return (_recognise(*who),)
 
     def _advance(
         self, sequence: int, time_ns: int, subject: str, replica: replicas.Replica, message: kvwire.AnyMessage
@@ -227,6 +227,24 @@ class Index:
                 self._leave(replica, (tenant, replica.model, replica.scheme))
         self.upkeep(budget)
         return tuple(found)
+
+    def ask_again(self, now_ns: int) -> outcomes.Outcomes:
+        """Every keyframe that is wanted now, whenever it was asked for: once a server has caught up, for the orders
+        of its catching up were kept back. Strangers that were silent too long are left out."""
+        found = [
+            replica.order(replica.reason, now_ns)
+            for replica in self.fleet.values()
+            if replica.state == "unknown" and replica.staging is None
+        ]
+        for who in self.strangers(now_ns):
+            self._strangers[who] = now_ns
+            found.append(_recognise(*who))
+        return tuple(found)
+
+    def strangers(self, now_ns: int) -> list[tuple[str, str, str]]:
+        """(tenant, name, session) of those that speak, and whose begin was not seen: it has left the stream."""
+        heard = now_ns - replicas.SILENT_AFTER - replicas.ASK_EVERY
+        return [who for who, told in self._strangers.items() if told >= heard]
 
     def upkeep(self, budget: int = domain.SLICE) -> int:
         """One slice of sweeping, compacting and capping; returns the work done, 0 when there is none left."""
@@ -322,6 +340,10 @@ def _crowded(replica: _Replica, message: kvwire.AnyMessage) -> str | None:
         if held is not None:
             named |= held.holdings.keys()
     return f"{len(named)} adapters on one replica; at most {ADAPTERS} are kept" if len(named) > ADAPTERS else None
+
+
+def _recognise(tenant: str, name: str, session: str) -> outcomes.Order:
+    return outcomes.Order(tenant, name, "keyframe", session, "the begin of this session was not seen")
 
 
 def _flaw(message: kvwire.AnyMessage, place: subjects.KVSubject, sequence: int) -> str | None:

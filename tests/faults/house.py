@@ -108,6 +108,7 @@ class House(lab.Lab):
             self.engine_of[spec.name].begins(time.monotonic())
             await self.start_subscriber(spec)
         await self.start_server()
+        await self.until(self._all_known, what="every replica to be known", within=PATIENCE)
         options = connect.Options(name="driver", token=self.token, inbox_prefix="_INBOX_driver")
         self.driver = await connect.connect(self.nats_url, options, wait=10)
 
@@ -123,6 +124,11 @@ class House(lab.Lab):
         if (number := self._journals.get(name, 0)) and name.startswith("subscriber-"):
             extra = [f"--journal-dir={self.directory / 'journal' / f'{name}-{number}'}"]
         return await super()._spawn(name, [*words, *extra], read_stdout=read_stdout)
+
+    async def _all_known(self) -> bool:
+        found = await self.get(f"{self.admin}/snapshot")
+        states = {row["replicaId"]: row["state"] for row in found["replicas"]}
+        return all(states.get(spec.name) in ("complete", "partial") for spec in ENGINES)
 
     # Health -----------------------------------------------------------------------------------------------------------
 

@@ -54,6 +54,15 @@ async def test_what_is_stored_is_folded_and_then_the_index_has_caught_up() -> No
     assert rig.indexer.behind == 0
 
 
+async def test_keyframes_that_are_still_missing_are_asked_for_as_soon_as_it_has_caught_up() -> None:
+    rig = Rig()
+    await rig.publish(ops(5, 7), ops(6, 8))  # the session's begin has left the stream
+    asked_when: list[bool] = []
+    rig.indexer._on_outcome = lambda outcome: asked_when.append(rig.indexer.caught_up)
+    await rig.run()
+    assert asked_when == [False, True]
+
+
 async def test_an_empty_stream_is_caught_up_at_once() -> None:
     rig = Rig()
     await rig.run()

@@ -23,6 +23,7 @@ class Wire:
         self.options = connect.Options(name="test")
         self.take: Callable[[list[Any]], None] = lambda taken: None
         self.ended = 0
+        self.fault: store.Misconfigured | None = None
 
     def check(self) -> None: ...
 
@@ -136,11 +137,23 @@ async def test_a_late_answer_to_a_resent_message_counts_once(wire: Wire) -> None
 async def test_a_message_without_an_id_is_sent_once(wire: Wire) -> None:
     publish = made(wire)
     one = start(publish, resend=False, within=4)
-    await asyncio.sleep(2)
-    wire.come_back()
     with pytest.raises(store.Unavailable, match="after 1 tries"):
         await one
     assert len(wire.frames) == 1
+
+
+async def test_a_message_without_an_id_fails_at_once_when_the_connection_that_carried_it_is_renewed(
+    wire: Wire, looptime: Any
+) -> None:
+    publish = made(wire)
+    one = start(publish, resend=False, within=4)
+    await asyncio.sleep(0.5)
+    wire.come_back()
+    with pytest.raises(store.Unavailable, match="the connection ended before an answer came; the message may be"):
+        await one
+    assert looptime == pytest.approx(0.5)
+    assert len(wire.frames) == 1
+    assert publish.counters().pending == 0
 
 
 @pytest.mark.parametrize("resend", [True, False])

@@ -251,6 +251,32 @@ def test_a_server_that_starts_late_ranks_by_what_begins_repeat() -> None:
     assert stream.index.fleet["t", "r"].session == "s2"
 
 
+def test_what_was_asked_for_while_a_server_caught_up_is_asked_for_once_more_when_it_has() -> None:
+    stream = kvspeaker.Stream()
+    stranger, doubtful, known = (kvspeaker.Speaker(name, f"s-{name}") for name in "abc")
+    stranger.begin()
+    stream.put(stranger, stranger.ops({1: 1}))
+    stream.start(doubtful)
+    doubtful.ops({1: 1})  # never stored
+    stream.put(doubtful, doubtful.ops({2: 1}))
+    stream.start(known)
+    assert stream.index.strangers(stream.now) == [("t", "a", "s-a")]
+    assert sorted(orders(list(stream.index.ask_again(stream.now)))) == [("keyframe", "s-a"), ("keyframe", "s-b")]
+    assert stream.put(stranger, stranger.ops({2: 1})) == [], "not asked again at once"
+    stream.put(stranger, *stranger.keyframe("asked"))
+    stream.put(doubtful, doubtful.begin("asked"))
+    assert stream.index.ask_again(stream.now) == ()
+
+
+def test_a_stranger_that_says_nothing_any_more_is_waited_for_no_longer() -> None:
+    stream, speaker = kvspeaker.Stream(), kvspeaker.Speaker("r")
+    speaker.begin()
+    stream.put(speaker, speaker.ops({1: 1}))
+    later = stream.now + 21 * kvspeaker.SECOND
+    assert stream.index.strangers(later) == []
+    assert stream.index.ask_again(later) == ()
+
+
 def test_a_session_whose_begin_was_not_seen_is_asked_for_a_keyframe() -> None:
     stream, speaker = kvspeaker.Stream(), kvspeaker.Speaker("r")
     speaker.begin()
