@@ -167,15 +167,20 @@ class MemoryStore:
         self._window = int(window * 1_000_000_000)
         self._ids: dict[str, _Stored] = {}
         self._known: store.Position | None = None
+        self._lost: store.Regressed | None = None
         self._reader = _Reader(self.log, store.Stored)
 
     async def append(self, event: envelope.Envelope, *, expected: int | None = None) -> store.Appended:
         body = facts.encode(event)
         facts.check(event, len(body))
         if self._known is not None:
-            known, self._known = self._known, None
-            self.log.verify(known)
-            self._known = known
+            try:
+                self.log.verify(self._known)
+            except store.Regressed as lost:
+                self._known, self._lost = None, lost
+        if self._lost is not None and expected is not None:
+            told, self._lost = self._lost, None
+            raise told
         last = self.log.last_of(event.subject)
         if expected is not None and expected != (last.sequence if last else 0):
             own = next((one for one in self.log.messages if (one.subject, one.id) == (event.subject, event.id)), None)

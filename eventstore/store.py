@@ -109,7 +109,8 @@ class EventStore(Protocol):
     async def append(self, event: envelope.Envelope, *, expected: int | None = None) -> Appended:
         """Append once: resent until acknowledged or the deadline passes. `expected` is the last stream sequence of
         the event's subject (0 = none). Raises any StoreError above; after Unavailable the same event may be given
-        again and is stored once."""
+        again and is stored once. Regressed is raised only to who gives an expectation: it comes from a world that is
+        gone."""
         ...
 
     async def last(self, subject: str) -> Stored | None: ...

@@ -12,6 +12,7 @@ Rules: design.md section 2; spec/eventstore-nats.md sections 0 (2), 6 and 9 ("Cl
 """
 
 import asyncio
+import contextlib
 import random
 import ssl
 from collections.abc import Callable
@@ -48,6 +49,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: str | None = None
     inbox_prefix: str = "_INBOX"  # one per role, or roles can read each other's answers
 
+    def __repr__(self) -> str:
+        return f"Options(name={self.name!r}, …)"  # never a secret in a log
+
 
 class Reply(NamedTuple):
     """An answer to a request: status 0 unless the server sent one (404, 503 …)."""
@@ -66,7 +70,8 @@ class Tap:
     async def end(self) -> None:
         self._connection.client.splitter.taps.pop(self._sid, None)
         if not self._connection.client.is_closed:
-            await self._subscription.unsubscribe()
+            with contextlib.suppress(errors.Error):  # the connection ends this very moment
+                await self._subscription.unsubscribe()
 
 
 class Connection:
@@ -81,7 +86,7 @@ class Connection:
         self.why_closed = ""
         self.on_violation: list[Callable[[str, str], None]] = []  # (subject, words)
         self.on_connect: list[Callable[[], None]] = []
-        self.fault: store.Misconfigured | None = None  # a server that became too old while we were away
+        self.fault: store.Misconfigured | None = None  # what makes this connection useless until the next one
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._connected = asyncio.Event()
         self._last_error = ""
@@ -151,7 +156,7 @@ class Connection:
         why: list[str] = []
 
         def hear(denied: str, words: str) -> None:
-            if denied == subject:
+            if denied == subject or self.fault is not None:
                 why.append(words)
                 asking.cancel()
 
@@ -160,7 +165,7 @@ class Connection:
             return await asking
         except asyncio.CancelledError:
             if why:
-                raise not_permitted(subject, why[0], self.options.name) from None
+                raise self.fault or not_permitted(subject, why[0], self.options.name) from None
             raise
         finally:
             self.on_violation.remove(hear)
@@ -199,6 +204,11 @@ class Connection:
         if not words.lower().startswith("permissions violation"):
             return
         subject = words.partition('"')[2].partition('"')[0]
+        if "subscription" in words.lower() and subject.startswith(f"{self.options.inbox_prefix}."):
+            self.fault = store.Misconfigured(
+                f"NATS delivers no answers to role {self.options.name} ({words}): "
+                f"allow it to subscribe to {self.options.inbox_prefix}.>"
+            )
         for call in list(self.on_violation):
             call(subject, words)
 

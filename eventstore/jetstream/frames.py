@@ -121,6 +121,8 @@ class Splitter:
                 at = line + 2
                 continue
             end = line + size + 4
+            if body > end - 2:  # a negative size, or more headers than there are bytes
+                raise ProtocolError
             if end > length:
                 self._missing = end - length
                 break

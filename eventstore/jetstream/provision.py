@@ -125,13 +125,9 @@ async def _changed(connection: connect.Connection, config: dict[str, Any], diffe
 def refusal(name: str, differences: list[Drift]) -> str:
     """One line: which stream, each field with wanted and found, what to do."""
     listed = "; ".join(f"{one.field}: wanted {_shown(one.wanted)}, found {_shown(one.found)}" for one in differences)
-    if all(one.safe for one in differences):
-        remedy = "start once with --change-streams, or set them with `nats stream edit`"
-    else:
-        remedy = (
-            "set them with `nats stream edit`, change this role's flags to match, "
-            "or move the stream away and let Warmlog make a new one"
-        )
+    remedy = f"set them with `nats stream edit {name}` or change this role's flags to match"
+    if not all(one.safe for one in differences):
+        remedy += "; what the server refuses to change needs another stream: move this one away, a new one is made"
     return f"stream {name} is not as Warmlog needs it: {listed}; {remedy}"
 
 

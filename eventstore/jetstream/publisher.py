@@ -214,22 +214,22 @@ class Publisher:
                 pending.tries -= 1
 
     def _answers(self, taken: list[frames.Frame]) -> None:
-        skip = self._skip
-        for frame in taken:
-            subject, _, _, payload = frame
-            token = subject[skip:]
-            pending = self._pending.get(token)
-            if pending is None:  # a second answer to a message that was sent twice
-                continue
+        skip, take = self._skip, self._pending.pop
+        for subject, _, _, payload in taken:
             try:
                 ack = _decode(payload) if payload else Ack(error=NOBODY)
             except msgspec.DecodeError:
                 continue  # not JetStream's: a plain subscriber answered; the deadline decides
+            pending = take(subject[skip:], None)
+            if pending is None:  # a second answer to a message that was sent twice
+                continue
+            self._bytes -= len(pending.frame)
             ack.tries = pending.tries
-            self._forget(token)
             answer = pending.answer
             if not answer.done():
                 answer.set_result(ack)
+            if self._waiting:
+                self._let_in()
 
     def _forget(self, token: bytes) -> None:
         self._bytes -= len(self._pending.pop(token).frame)

@@ -9,8 +9,9 @@ What can go wrong, and what is done:
     consumer sequence jumps             frames were lost on the way: a new consumer from the last good one
     stream sequence jumps, consumer's   the server had nothing there: retention dropped it (told to `on_hole`), or it
     does not                            is looked at a second time, then told as missing
-    silence for 2.5 heartbeats,         a new consumer from the last good one, with back-off; for ever when
-    consumer or server gone, reconnect  following, else until `patience` seconds brought nothing
+    silence for 2.5 heartbeats, or      a new consumer from the last good one, with back-off; for ever when
+    pending messages that do not come,  following, else until `patience` seconds brought nothing
+    consumer or server gone, reconnect
     end below what was read             Regressed
 
 nats-py's ordered consumer and KV watch are not used: they drop silently when their buffer overflows.
@@ -21,6 +22,7 @@ Rules: design.md section 2; spec/eventstore-nats.md measurement 3 and section 2;
 import asyncio
 import contextlib
 import random
+import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -51,6 +53,7 @@ _IDLE_CONSUMER: Final = 60.0  # the server forgets a consumer that nobody pulls 
 _OVERLAP: Final = 2
 _LONGEST_PAUSE: Final = 2.0
 _NS: Final = 1_000_000_000
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")  # in a consumer's name, which is a subject token
 
 
 class Hole(NamedTuple):
@@ -105,9 +108,7 @@ class _Consumer(Generic[T]):
         self._make = make
         self._inbox = connection.inbox()
         self._skip = len(self._inbox) + 1
-        self._name = f"wl-{connection.options.name}-{self._inbox.rpartition('.')[2]}".replace(".", "-").replace(
-            " ", "-"
-        )
+        self._name = _UNSAFE.sub("-", f"wl-{connection.options.name}-{self._inbox.rpartition('.')[2]}")
         self._life = connection.life
         self._frames: list[frames.Frame] = []
         self._wake = asyncio.Event()
@@ -291,9 +292,13 @@ class Reader(Generic[T]):
                     if not follow:
                         return
                     yield []
+                heard_at = loop.time()
                 while True:
                     came = await consumer.next()
                     if not came:
+                        # Heartbeats alone: retention dropped what was pending, or the consumer is stuck.
+                        if consumer.pending and loop.time() - heard_at > _SILENCE:
+                            raise _Lost(f"{consumer.pending} messages are pending and none comes")
                         continue
                     if subject is None and consumer.sequence - after != len(came):
                         await self._explain(gaps(after, came), seen)
@@ -309,6 +314,7 @@ class Reader(Generic[T]):
                         return
                     if follow and consumer.pending == 0:
                         yield []
+                    heard_at = loop.time()
             except (_Lost, store.Unavailable) as trouble:
                 self._connection.check()
                 if not follow and loop.time() - moved_at > self._settings.patience:

@@ -1,8 +1,9 @@
 """The control log on JetStream: `store.EventStore` over one connection.
 
 Appends go through the appender, reads through the reader; here is what ties them: after every reconnect the first
-append checks that the stream still holds what was acknowledged to this process or read by it. If not, the incarnation
-is raised and that append raises Regressed: the caller's expectations come from a world that is gone.
+append checks that the stream still holds what was acknowledged to this process. If not, the incarnation is raised. An
+event that stands for itself is appended all the same; the next append with an expectation raises Regressed, for the
+expectation comes from a world that is gone.
 
 Rules: design.md section 2; JS-01.
 """
@@ -30,11 +31,13 @@ class JetStreamStore:
     ) -> None:
         self.connection = connection
         self.name = name
+        self.deadline = deadline
         self.publisher = publisher.Publisher(connection)
         self.appender = appender.Appender(connection, self.publisher, name, deadline=deadline)
         self.reader = reader.Reader(connection, name, store.Stored)
-        self._known: store.Position | None = None  # the highest acknowledged to this process
-        self._life = connection.life
+        self._known = store.Position("", 0)  # the highest acknowledged to this process
+        self._lost: store.Regressed | None = None  # until somebody who relied on it was told
+        self._life = 0  # of the connection, when `_known` was last looked for in the stream
         self._checking = asyncio.Lock()
 
     @classmethod
@@ -47,30 +50,34 @@ class JetStreamStore:
         return self
 
     async def append(self, event: envelope.Envelope, *, expected: int | None = None) -> store.Appended:
-        if self._life != self.connection.life and self._known is not None:
+        if self._life != self.connection.life:
             await self._check()
+        if self._lost is not None and expected is not None:
+            lost, self._lost = self._lost, None
+            raise lost
         appended = await self.appender.append(event, expected=expected)
         known = self._known
-        if known is None:
-            self._known = store.Position((await self.extent()).incarnation, appended.sequence)
-        elif appended.sequence > known.sequence:
+        if appended.sequence > known.sequence:
             self._known = store.Position(known.incarnation, appended.sequence)
         elif not appended.duplicate:
             self._life = 0  # numbers count up within an incarnation: look before the next append
         return appended
 
     async def _check(self) -> None:
+        """After a connect: what was acknowledged is still there, or its loss is known."""
         async with self._checking:
-            if self._life == self.connection.life or self._known is None:
+            if self._life == self.connection.life:
                 return
             if not self.connection.connected:
-                return  # the append itself waits for the connection, within its deadline
+                if self._known.sequence:
+                    return  # the append itself waits for the connection, within its deadline
+                await self.connection.wait_connected(self.deadline)
             life = self.connection.life
             try:
-                await self.verify(self._known)
-            except store.Regressed:
-                self._known, self._life = None, life
-                raise
+                found = await (self.verify(self._known) if self._known.sequence else self.extent())
+                self._known = store.Position(found.incarnation, self._known.sequence)
+            except store.Regressed as lost:
+                self._known, self._lost = store.Position(lost.found.incarnation, 0), lost
             self._life = life
 
     async def last(self, subject: str) -> store.Stored | None:

@@ -248,13 +248,28 @@ async def test_an_end_below_what_was_acknowledged_raises_the_incarnation_and_is_
     await log.append(moment(2))
     await bench.return_to_mark(log)
     with pytest.raises(store.Regressed, match="fold it again from its start") as told:
-        await log.append(moment(3))
+        await log.append(moment(3), expected=2)
     assert told.value.known == store.Position(before.incarnation, 2)
     after = await log.extent()
     assert (after.last, after.incarnation) == (1, told.value.found.incarnation)
     assert after.incarnation != before.incarnation
     assert after.incarnation.rpartition(".")[2] == "1"
+    assert await log.append(moment(3), expected=1) == store.Appended(2, False)
+
+
+async def test_an_event_that_stands_for_itself_is_appended_after_a_lost_end_and_the_next_expectation_is_told(
+    bench: Any,
+) -> None:
+    log = await bench.store()
+    await log.append(moment(1))
+    await bench.mark(log)
+    await log.append(moment(2))
+    await bench.return_to_mark(log)
     assert await log.append(moment(3)) == store.Appended(2, False)
+    assert (await log.extent()).incarnation.endswith(".1")
+    with pytest.raises(store.Regressed):
+        await log.append(moment(4), expected=2)
+    assert await log.append(moment(4), expected=2) == store.Appended(3, False)
 
 
 async def test_a_reader_that_saw_the_lost_end_is_told(bench: Any) -> None:

@@ -161,6 +161,26 @@ async def test_a_refused_subject_is_said_at_once_and_names_the_role(tmp_path: Pa
         await server.stop()
 
 
+async def test_an_inbox_that_may_not_be_heard_is_said_by_every_operation(tmp_path: Path) -> None:
+    server = await limited(tmp_path)
+    try:
+        options = connect.Options(name="role", user="role", password="r")  # the default inbox, not the role's
+        async with await connect.connect(server.url, options, wait=5) as made:
+            log = JetStreamStore(made, deadline=5)
+            began = time.monotonic()
+            for operation in (log.append(moment(1)), log.extent(), anext(log.read(follow=True))):
+                with pytest.raises(store.Misconfigured, match=r"no answers to role role .* subscribe to _INBOX\.>"):
+                    await operation
+            assert time.monotonic() - began < 2
+            await log.close()
+    finally:
+        await server.stop()
+
+
+def test_options_show_no_secret() -> None:
+    assert "hush" not in repr(connect.Options(name="x", token="hush", password="hush"))
+
+
 # The bus --------------------------------------------------------------------------------------------------------------
 
 

@@ -134,6 +134,24 @@ async def test_a_stuck_pull_is_noticed_within_seconds(log: JetStreamStore) -> No
     assert 2 < time.monotonic() - began < 5
 
 
+async def test_pending_messages_that_never_come_are_asked_for_anew(
+    log: JetStreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention may drop what a consumer had counted: without a second look a role would never be caught up."""
+    opened = reader._Consumer.open
+    wrong = [True]
+
+    async def miscounted(self: Any, **options: Any) -> None:
+        await opened(self, **options)
+        self.pending = 3 if wrong else self.pending
+        wrong.clear()
+
+    monkeypatch.setattr(reader._Consumer, "open", miscounted)
+    async with contextlib.aclosing(log.read(follow=True)) as chunks:
+        assert await asyncio.wait_for(anext(chunks), 8) == []
+    assert log.reader.restarts == 1
+
+
 async def test_a_hung_server_is_waited_for(nats: natsserver.Server, log: JetStreamStore) -> None:
     await fill(log, 3)
     found: list[store.Stored] = []

@@ -67,7 +67,7 @@ async def test_safe_changes_are_made_when_asked_and_keep_what_we_do_not_know(nat
     async with await connect.connect(nats.url, OPTIONS, wait=5) as made:
         drifted = {**small.config(), "deny_delete": False, "description": "kept", "metadata": {"owner": "someone"}}
         await api.call(made, "STREAM.CREATE.WARMLOG", drifted)
-        with pytest.raises(store.Misconfigured, match="--change-streams"):
+        with pytest.raises(store.Misconfigured, match="nats stream edit WARMLOG"):
             await provision.provision(made, streams.control_log())
         await provision.provision(made, streams.control_log(), change=True)
         config = await config_of(made, "WARMLOG")

@@ -129,6 +129,8 @@ async def test_errors_are_shown_as_the_server_wrote_them_and_passed_on() -> None
 MALFORMED = {
     "size is no number": b"MSG wl.a 7 r x5\r\nhello\r\n",
     "no size": b"MSG\r\n",
+    "a negative size": b"MSG wl.a 7 r -9\r\nhello\r\n",
+    "more headers than bytes": b"HMSG wl.a 7 r 9 5\r\nhello\r\n",
     "headers without a size": b"HMSG wl.a 7 r x 5\r\nhello\r\n",
     "a line without an end": b"INFO " + b"x" * 70_000,
 }
