@@ -10,7 +10,7 @@ def facts(look: question.Lookup, found: question.Answer) -> list[request.Facts]:
     """Every replica of the model, whether it is in the answer, and if not, why not."""
     asked = look.asked
     answered = {one.replica_id for one in found.scores}
-    scored = {one[1]: one for one in look.ranked}
+    scored = {one.replica_id: one for one in look.ranked}
     found_of = []
     for replica in look.index.group(asked.tenant_id, asked.model_id, asked.hash_scheme):
         fresh = replicas.freshness(replica, look.now_ns, look.policy.ttl_ns)
@@ -22,13 +22,13 @@ def facts(look: question.Lookup, found: question.Answer) -> list[request.Facts]:
             request.Facts(
                 replica_id=replica.name,
                 state=replica.state,
-                matched_tokens=one[-1].matched if one else 0,
+                matched_tokens=one.matched_tokens if one else 0,
                 blocks=replica.blocks,
                 freshness=fresh,
-                pressure_factor=ranking.pressure_factor(replica, look.now_ns, look.policy.ttl_ns),
+                pressure_factor=ranking.pressure_factor(replica, look.now_ns - look.policy.ttl_ns),
                 slo_bias=1.0 + fresh if ranking.is_tight(asked.ttft_ms) else 1.0,
-                distinguishing_power=_power(look, one[-1].matched) if one else 0.0,
-                score=-one[0] if one else 0.0,
+                distinguishing_power=_power(look, one.matched_tokens) if one else 0.0,
+                score=one.score if one else 0.0,
                 excluded=excluded,
             )
         )
@@ -37,12 +37,16 @@ def facts(look: question.Lookup, found: question.Answer) -> list[request.Facts]:
 
 def _power(look: question.Lookup, matched: int) -> float:
     """Distinguishing power of those that match so much."""
-    matching = sum(1 for scored in look.ranked if scored[-1].matched >= matched)
+    matching = sum(1 for one in look.ranked if one.matched_tokens >= matched)
     return ranking.distinguishing(matching, len(look.serving))
 
 
 def _excluded(
-    look: question.Lookup, found: question.Answer, replica: replicas.Replica, fresh: float, one: ranking.Scored | None
+    look: question.Lookup,
+    found: question.Answer,
+    replica: replicas.Replica,
+    fresh: float,
+    one: request.ReplicaScore | None,
 ) -> str:
     if replica.live is None:
         return f"{replica.state}: {replica.reason}"
@@ -50,6 +54,6 @@ def _excluded(
         return "not heard within the TTL"
     if one is None:
         return "holds no leading block of this prompt" if look.consulted else "the index was not asked"
-    if one[-1].matched < look.policy.minimum_matched_tokens:
+    if one.matched_tokens < look.policy.minimum_matched_tokens:
         return f"matches less than minimumMatchedTokens of {look.policy.minimum_matched_tokens}"
     return found.detail.code if found.detail is not None else ""

@@ -19,12 +19,9 @@ from typing import Final
 
 import msgspec
 
-from eventstore import kvwire
 from handlers.prefixindex import (
     affinity,
-    domain,
     explain,
-    holdings,
     index,
     policies,
     question,
@@ -32,9 +29,6 @@ from handlers.prefixindex import (
     replicas,
     request,
 )
-
-_TIERS: Final[dict[int, request.Tier]] = {kvwire.T1: request.T1, kvwire.T2: request.T2, kvwire.T3: request.T3}
-_score = request.ReplicaScore
 
 Clock = question.Clock
 Credit = question.Credit
@@ -79,8 +73,8 @@ def decide(
 def consult(look: question.Lookup) -> question.Answer | None:
     """Walk and rank. Answers only when the question names no place to look."""
     asked = look.asked
-    absent = [name for name in ("tenant_id", "model_id", "hash_scheme") if not getattr(asked, name)]
-    if absent:
+    if not (asked.tenant_id and asked.model_id and asked.hash_scheme):
+        absent = [name for name in ("tenant_id", "model_id", "hash_scheme") if not getattr(asked, name)]
         return question.no("missing-field", f"{', '.join(absent)} must not be empty")
     look.consulted = True
     ttl = look.policy.ttl_ns
@@ -114,34 +108,35 @@ def answer(look: question.Lookup) -> question.Answer:
 
 def prefix_match(look: question.Lookup) -> question.Answer:
     """What is left of the ranking after the policy's two floors."""
-    policy, place, ranked = look.policy, look.place, look.ranked
-    assert place is not None
+    policy, ranked = look.policy, look.ranked
     wanted = policy.minimum_matched_tokens
     if look.groups[-1].matched < wanted:
-        ranked = [scored for scored in ranked if scored[-1].matched >= wanted]
+        ranked = [one for one in ranked if one.matched_tokens >= wanted]
         if not ranked:
-            best = max(scored[-1].matched for scored in look.ranked)
+            best = max(one.matched_tokens for one in look.ranked)
             return question.no(
                 "below-minimum-matched", f"at most {best} tokens match, minimumMatchedTokens is {wanted}"
             )
-    top = -ranked[0][0]
+    top = ranked[0].score
     if top < policy.floor:
         return question.no("below-floor", f"the best score {top:.3f} is below routingFloorScore {policy.floor:g}")
-    cold = any(place.colder.values())
-    scores = [
-        _score(name, -value, group.matched, freshness, _tier(place, group, holding) if cold else request.T1)
-        for value, name, holding, freshness, group in ranked
-    ]
-    return question.Answer("PREFIX_MATCH", None, scores, _credit(place, ranked) if policy.eviction == "LFU" else None)
+    return question.Answer("PREFIX_MATCH", None, ranked, credit(look, ranked) if policy.eviction == "LFU" else None)
 
 
-def _tier(place: domain.Domain, group: ranking.Group, holding: holdings.Holding) -> request.Tier:
-    """The coldest in the run; it is told, and does not rank."""
-    return _TIERS[place.coldest(group.run, holding.bit)]
-
-
-def _credit(place: domain.Domain, ranked: Sequence[ranking.Scored]) -> Credit:
-    return Credit(place.key, tuple((scored[1], tuple(scored[-1].run)) for scored in ranked))
+def credit(look: question.Lookup, ranked: Sequence[request.ReplicaScore]) -> Credit:
+    """The holds behind an answer."""
+    place = look.place
+    assert place is not None
+    names = {one.replica_id for one in ranked}
+    return Credit(
+        place.key,
+        tuple(
+            (owner.name, tuple(group.run))
+            for group in look.groups
+            for owner, _ in place.members(group.mask)
+            if owner.name in names
+        ),
+    )
 
 
 def tenant_hot(look: question.Lookup) -> question.Answer | None:

@@ -79,7 +79,7 @@ class Lookup:
         self.consulted = False  # the index was asked
         self.serving: list[replicas.Replica] = []
         self.groups: list[ranking.Group] = []
-        self.ranked: list[ranking.Scored] = []
+        self.ranked: list[request.ReplicaScore] = []
         self.small = False  # below minimumPrefixTokens: only affinity may answer
 
 

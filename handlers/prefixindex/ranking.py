@@ -21,7 +21,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from handlers.prefixindex import domain, holdings, replicas
+from eventstore import kvwire
+from handlers.prefixindex import domain, holdings, replicas, request
 
 TIGHT_TTFT_MS: Final = 200
 
@@ -86,9 +87,10 @@ def _depths(place: domain.Domain, probe: Probe) -> list[Group]:
     return [Group(matched, mask, probe, length) for matched, (length, mask) in zip(tokens, runs, strict=True)]
 
 
-#: One replica in the ranking, in the order that sorts answers: the score negated, the replica's name, its holding,
-#: freshness, group. A plain tuple: there may be hundreds in an answer.
-Scored = tuple[float, str, holdings.Holding, float, Group]
+_TIERS: Final[dict[int, request.Tier]] = {kvwire.T1: request.T1, kvwire.T2: request.T2, kvwire.T3: request.T3}
+_score = request.ReplicaScore
+_by_name = attrgetter("replica_id")
+_by_score = attrgetter("score")
 
 
 def score(
@@ -100,36 +102,50 @@ def score(
     ttl_ns: int,
     ttft_ms: int,
     all_heard: bool = False,
-) -> list[Scored]:
-    """All fresh replicas of the groups, best first. `all_heard`: the caller saw that every one of them is at 1."""
-    found: list[Scored] = []
+) -> list[request.ReplicaScore]:
+    """All fresh replicas of the groups, best first, then by name. `all_heard`: the caller saw that each is at 1."""
+    found: list[request.ReplicaScore] = []
     tight = is_tight(ttft_ms)
     outdated = now_ns - ttl_ns
+    cold = any(place.colder.values())
     matching = 0
     for matched, equals in groupby(groups, _matched):
         together = list(equals)
-        if all_heard:
+        if all_heard and not cold:
             matching += sum(group.mask.bit_count() for group in together)
-            worth = -matched * distinguishing(matching, total) * (2.0 if tight else 1.0)
+            worth = matched * distinguishing(matching, total) * (2.0 if tight else 1.0)
             for group in together:
                 found += [
-                    (worth * owner.relief if owner.stats_ns > outdated else worth, owner.name, holding, 1.0, group)
-                    for owner, holding in place.members(group.mask)
+                    _score(
+                        owner.name,
+                        worth * owner.relief if owner.stats_ns > outdated else worth,
+                        matched,
+                        1.0,
+                        request.T1,
+                    )
+                    for owner, _ in place.members(group.mask)
                 ]
             continue
         fresh = [
-            (owner, holding, freshness, group)
+            (owner, freshness, _tier(place, group, holding))
             for group in together
             for owner, holding in place.members(group.mask)
             if (freshness := replicas.freshness(owner, now_ns, ttl_ns)) > 0
         ]
         matching += len(fresh)
-        worth = -matched * distinguishing(matching, total)
-        for owner, holding, freshness, group in fresh:
-            value = worth * freshness * pressure_factor(owner, now_ns, ttl_ns) * (1.0 + freshness if tight else 1.0)
-            found.append((value, owner.name, holding, freshness, group))
-    found.sort()
+        worth = matched * distinguishing(matching, total)
+        for owner, freshness, tier in fresh:
+            value = worth * freshness * pressure_factor(owner, outdated) * (1.0 + freshness if tight else 1.0)
+            found.append(_score(owner.name, value, matched, freshness, tier))
+    if len(groups) > 1:  # of one group, the members come by name
+        found.sort(key=_by_name)
+    found.sort(key=_by_score, reverse=True)
     return found
+
+
+def _tier(place: domain.Domain, group: Group, holding: holdings.Holding) -> request.Tier:
+    """The coldest in the run; it is told, and does not rank."""
+    return _TIERS[place.coldest(group.run, holding.bit)]
 
 
 _matched = attrgetter("matched")
@@ -147,9 +163,9 @@ def distinguishing(matching: int, total: int) -> float:
     return 0.0 if matching >= total else 1.0 - matching / total
 
 
-def pressure_factor(replica: replicas.Replica, now_ns: int, ttl_ns: int) -> float:
-    """What is left of a score under the replica's own load."""
-    return replica.relief if replica.stats_ns > now_ns - ttl_ns else 1.0
+def pressure_factor(replica: replicas.Replica, outdated_ns: int) -> float:
+    """What is left of a score under the replica's own load, if it was told after that time."""
+    return replica.relief if replica.stats_ns > outdated_ns else 1.0
 
 
 # Replicas that are warm for their tenant, whatever the prompt --------------------------------------------------------
@@ -175,5 +191,5 @@ def _hot(serving: Sequence[replicas.Replica], now_ns: int, ttl_ns: int, tight: b
         if replica.stats is None or age >= HOT_NS or replica.stats.hit_rate < HOT_RATE:
             continue
         recency = 1.0 - age / HOT_NS
-        worth = replica.stats.hit_rate * recency * pressure_factor(replica, now_ns, ttl_ns)
+        worth = replica.stats.hit_rate * recency * pressure_factor(replica, now_ns - ttl_ns)
         yield Hot(-(worth * (1.0 + recency if tight else 1.0)), replica.name, replica.stats.hit_rate)
