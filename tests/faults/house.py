@@ -10,6 +10,7 @@ What a fault cannot bring back within PATIENCE is a LabError: that too is a fail
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -34,6 +35,7 @@ ENGINES = (
     lab.EngineSpec("engine-d", "vllm-0.24", "vllm", 16, True, 160),
 )
 RINGS = {"engine-d": SMALL_RING}
+INTAKE = "engine-c"  # its subscriber has no NATS credential and speaks through the server's intake
 
 
 def mounts() -> bool:
@@ -102,12 +104,12 @@ class House(lab.Lab):
             self._mount(self.directory / "nats", NATS_DISK)
             self._mount(self.directory / "journal", JOURNAL_DISK)
         await self.start_nats()
+        await self.start_server()
         for spec in ENGINES:
             self._extra[spec.name] = [f"--buffer-steps={RINGS.get(spec.name, 10_000)}"]
             await self.start_engine(spec)
             self.engine_of[spec.name].begins(time.monotonic())
             await self.start_subscriber(spec)
-        await self.start_server()
         await self.until(self._all_known, what="every replica to be known", within=PATIENCE)
         options = connect.Options(name="driver", token=self.token, inbox_prefix="_INBOX_driver")
         self.driver = await connect.connect(self.nats_url, options, wait=10)
@@ -123,9 +125,14 @@ class House(lab.Lab):
             extra = [f"--log-max-bytes={self.log_bytes}", f"--kv-max-bytes={self.trait.kv_max_bytes}"]
         if (number := self._journals.get(name, 0)) and name.startswith("subscriber-"):
             extra = [f"--journal-dir={self.directory / 'journal' / f'{name}-{number}'}"]
+        if name == f"subscriber-{INTAKE}":
+            extra += [f"--server={self.admin}", "--nats-token-file="]
         return await super()._spawn(name, [*words, *extra], read_stdout=read_stdout)
 
     async def _all_known(self) -> bool:
+        for process in self.processes.values():
+            if not process.running:
+                raise lab.LabError(f"{process.name} ended with {process.child.returncode}: {process.last_words()}")
         found = await self.get(f"{self.admin}/snapshot")
         states = {row["replicaId"]: row["state"] for row in found["replicas"]}
         return all(states.get(spec.name) in ("complete", "partial") for spec in ENGINES)
@@ -189,6 +196,16 @@ class House(lab.Lab):
                 await self._kill_engine(fault)
             case "stop engine":
                 await self._stop(f"engine {fault.replica}", fault.replica, fault.hold)
+            case "server flaps":
+                await self._server_flaps(fault.hold)
+            case "subscriber flaps":
+                await self._subscriber_flaps(fault)
+            case "engine flaps":
+                await self._engine_flaps(fault)
+            case "torn journal":
+                await self._torn_journal(fault)
+            case "holds lose their end":
+                await self._lost_end(fault.hold)
             case "full log":
                 await self._full_log(fault.hold)
             case "full disk":
@@ -225,6 +242,80 @@ class House(lab.Lab):
         ports = [int(url.rpartition(":")[2]) for url in (self.lookup, self.admin)]
         async with self._gate:
             await self.start_server(lookup_port=ports[0], admin_port=ports[1])
+        down.until = time.monotonic()
+
+    async def _server_flaps(self, hold: float) -> None:
+        """Killed, and killed again `hold` seconds after each of two starts, ready or not."""
+        down = self.parts.disturb("server", time.monotonic())
+        ports = [int(url.rpartition(":")[2]) for url in (self.lookup, self.admin)]
+        for _ in range(2):
+            await self.processes["server"].kill()
+            async with self._gate:
+                start = asyncio.ensure_future(self.start_server(lookup_port=ports[0], admin_port=ports[1]))
+                await asyncio.wait({start}, timeout=hold)
+                start.cancel()
+                await asyncio.gather(start, return_exceptions=True)
+        await self.processes["server"].kill()
+        async with self._gate:
+            await self.start_server(lookup_port=ports[0], admin_port=ports[1])
+        down.until = time.monotonic()
+
+    async def _subscriber_flaps(self, fault: schedule.Fault) -> None:
+        """Killed, and killed again `hold` seconds after each of two starts."""
+        down = self.parts.disturb(f"subscriber {fault.replica}", time.monotonic())
+        for _ in range(2):
+            await self.processes[f"subscriber-{fault.replica}"].kill()
+            await self.start_subscriber(self.spec_of[fault.replica])
+            await asyncio.sleep(fault.hold)
+        await self.processes[f"subscriber-{fault.replica}"].kill()
+        await self._subscriber_again(fault.replica)
+        down.until = time.monotonic()
+
+    async def _engine_flaps(self, fault: schedule.Fault) -> None:
+        """Killed, and killed again `hold` seconds after each of two starts; it serves as soon as it is up."""
+        engine = self.engine_of[fault.replica]
+        down = self.parts.disturb(f"engine {fault.replica}", time.monotonic())
+        for again in range(3):
+            engine.ends(time.monotonic())
+            await self.processes[fault.replica].kill()
+            await self.start_engine(self.spec_of[fault.replica])
+            engine.begins(time.monotonic())
+            if again < 2:
+                await asyncio.sleep(fault.hold)
+        down.until = time.monotonic()
+
+    async def _torn_journal(self, fault: schedule.Fault) -> None:
+        """The subscriber is killed and its journal loses a part of its end, as after a power loss."""
+        name = f"subscriber-{fault.replica}"
+        down = self.parts.disturb(f"subscriber {fault.replica}", time.monotonic())
+        await self.processes[name].kill()
+        for file in self._journal(name, fault.replica).glob("*.journal"):
+            os.truncate(file, int(file.stat().st_size * (1 - fault.hold**3)))
+        await asyncio.sleep(fault.hold)
+        await self._subscriber_again(fault.replica)
+        down.until = time.monotonic()
+
+    def _journal(self, name: str, replica: str) -> Path:
+        number = self._journals.get(name, 0)
+        return self.directory / "journal" / (f"{name}-{number}" if number else replica)
+
+    async def _lost_end(self, hold: float) -> None:
+        """WARMLOG_KV loses what was stored in the last `hold` seconds, as after a power loss or a restore."""
+        assert self.nats is not None
+        stored = self.directory / "nats" / "jetstream" / "jetstream" / "$G" / "streams" / streams.KV_LOG
+        backup = self.directory / "backup"
+        down = self.parts.disturb("nats", time.monotonic())
+        self.nats.suspend()
+        try:
+            shutil.copytree(stored, backup)
+        finally:
+            self.nats.resume()
+        await asyncio.sleep(hold)
+        await self.nats.kill()
+        shutil.rmtree(stored)
+        shutil.move(backup, stored)
+        await self.restart_nats()
+        await self.nats_answers()
         down.until = time.monotonic()
 
     async def _server_ready(self) -> None:

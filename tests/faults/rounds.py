@@ -16,7 +16,7 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import aiohttp
@@ -62,14 +62,15 @@ class Report(msgspec.Struct):
 class Lodge:
     """One lab and the rounds in it."""
 
-    def __init__(self, where: house.House, seed: str, first: int) -> None:
-        self.house, self.seed = where, seed
+    def __init__(self, where: house.House, seed: str, first: int, only: Sequence[str] = ()) -> None:
+        self.house, self.seed, self.only = where, seed, only
         self.load = load.Load(where, f"{seed}:{first}")
         self.judge = oracle.Judge(where.engine_of, where.parts)
 
     async def round(self, number: int) -> Report:
         seed = f"{self.seed}:{number}"
-        plan = schedule.faults(seed, [spec.name for spec in house.ENGINES], self.house.trait)
+        replicas = [spec.name for spec in house.ENGINES]
+        plan = schedule.faults(seed, replicas, self.house.trait, only=self.only)
         report = Report(
             seed=self.seed,
             number=number,
@@ -180,14 +181,16 @@ def leaves(group: BaseExceptionGroup) -> list[BaseException]:
 
 
 @contextlib.asynccontextmanager
-async def lodge(seed: str, first: int, directory: Path, *, mounts: bool) -> AsyncIterator[Lodge]:
+async def lodge(
+    seed: str, first: int, directory: Path, *, mounts: bool, only: Sequence[str] = ()
+) -> AsyncIterator[Lodge]:
     """A lab whose first round is `first`."""
     async with house.House(directory, schedule.trait(f"{seed}:{first}", mounts=mounts)) as where:
         await where.open()
-        yield Lodge(where, seed, first)
+        yield Lodge(where, seed, first, only)
 
 
-async def rounds(seed: str, first: int, count: int) -> AsyncIterator[Report]:
+async def rounds(seed: str, first: int, count: int, *, only: Sequence[str] = ()) -> AsyncIterator[Report]:
     """`count` rounds from number `first` on. Labs begin at multiples of ROUNDS_PER_LAB and after a failed round."""
     number, end = first, first + count
     mounts = house.mounts()
@@ -196,7 +199,7 @@ async def rounds(seed: str, first: int, count: int) -> AsyncIterator[Report]:
         stop = min(end, (number // ROUNDS_PER_LAB + 1) * ROUNDS_PER_LAB)
         failed = False
         try:
-            async with lodge(seed, number, directory, mounts=mounts) as here:
+            async with lodge(seed, number, directory, mounts=mounts, only=only) as here:
                 while number < stop and not failed:
                     report = await here.round(number)
                     failed = bool(report.violations)

@@ -24,6 +24,11 @@ KINDS: dict[str, tuple[float, float, float]] = {
     "kill engine": (4, 0.0, 1.0),
     "kill engine for long": (2, 2.5, 4.0),
     "stop engine": (1.5, 0.5, 3.0),
+    "server flaps": (1, 0.2, 0.9),
+    "subscriber flaps": (2, 0.02, 0.9),
+    "engine flaps": (2, 0.02, 0.9),
+    "torn journal": (2, 0.0, 1.0),
+    "holds lose their end": (1.5, 0.5, 3.0),
     "full log": (1, 0.5, 2.5),
     "full disk": (1, 0.5, 2.0),
     "full journal": (1, 0.5, 1.5),
@@ -33,6 +38,9 @@ _PARTS = {
     "stop nats": ("nats",),
     "kill server": ("server",),
     "server lags": ("server",),
+    "server flaps": ("server",),
+    "torn journal": ("subscriber *",),
+    "holds lose their end": ("nats", "log"),
     "full log": ("log",),
     "full disk": ("nats", "log", "disk"),
     "full journal": ("disk", "subscriber *"),
@@ -72,14 +80,16 @@ def trait(seed: str, *, mounts: bool) -> Trait:
     return Trait(kv_max_bytes=chance.choice(("4Mi", "4Mi", "96Ki")), small_disk=chance.random() < 0.5 and mounts)
 
 
-def faults(seed: str, replicas: Sequence[str], has: Trait) -> list[Fault]:
-    """One to four faults, in the order in which they begin."""
+def faults(seed: str, replicas: Sequence[str], has: Trait, *, only: Sequence[str] = ()) -> list[Fault]:
+    """One to four faults, in the order in which they begin; of the kinds in `only`, when it names any."""
     chance = random.Random(seed)
     kinds = {
         kind: weight
         for kind, (weight, _, _) in KINDS.items()
-        if has.small_disk or kind not in ("full disk", "full journal")
+        if (has.small_disk or kind not in ("full disk", "full journal")) and (not only or kind in only)
     }
+    if not kinds:
+        return []
     wanted = chance.choices((1, 2, 3, 4), weights=(4, 3, 2, 1))[0]
     found: list[Fault] = []
     taken: set[str] = set()
@@ -87,7 +97,7 @@ def faults(seed: str, replicas: Sequence[str], has: Trait) -> list[Fault]:
         if len(found) == wanted:
             break
         kind = chance.choices(list(kinds), weights=list(kinds.values()))[0]
-        per_replica = "engine" in kind or "subscriber" in kind or kind == "full journal"
+        per_replica = any(word in kind for word in ("engine", "subscriber", "journal"))
         replica = chance.choice(list(replicas)) if per_replica else ""
         parts = touched(kind, replica)
         at, hold = chance.uniform(0.0, WINDOW), chance.uniform(*KINDS[kind][1:])

@@ -59,9 +59,9 @@ def read(files: Iterable[str]) -> list[rounds.Report]:
     ]
 
 
-async def run(seed: str, first: int, count: int, out: Path | None) -> list[rounds.Report]:
+async def run(seed: str, first: int, count: int, out: Path | None, only: Sequence[str]) -> list[rounds.Report]:
     reports = []
-    async for report in rounds.rounds(seed, first, count):
+    async for report in rounds.rounds(seed, first, count, only=only):
         reports.append(report)
         sys.stderr.write(f"{time.strftime('%H:%M:%S')} {report}\n")
         if out is not None:
@@ -76,9 +76,14 @@ def main() -> int:
     made.add_argument("--seed", default="1")
     made.add_argument("--first", type=int, default=0)
     made.add_argument("--out", type=Path, default=None)
+    made.add_argument("--only", action="append", default=[], metavar="KIND", help="this kind of fault, may be repeated")
     made.add_argument("--table", nargs="+", default=None, metavar="FILE")
     flags = made.parse_args()
-    reports = read(flags.table) if flags.table else asyncio.run(run(flags.seed, flags.first, flags.rounds, flags.out))
+    reports = (
+        read(flags.table)
+        if flags.table
+        else asyncio.run(run(flags.seed, flags.first, flags.rounds, flags.out, flags.only))
+    )
     sys.stdout.write(table(reports) + "\n")
     return 1 if any(report.violations for report in reports) else 0
 
