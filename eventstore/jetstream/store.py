@@ -35,9 +35,10 @@ class JetStreamStore:
         self.publisher = publisher.Publisher(connection)
         self.appender = appender.Appender(connection, self.publisher, name, deadline=deadline)
         self.reader = reader.Reader(connection, name, store.Stored)
-        self._known = store.Position("", 0)  # the highest acknowledged to this process
+        self._incarnation = ""
+        self._highest = 0  # acknowledged to this process in that incarnation
         self._lost: store.Regressed | None = None  # until somebody who relied on it was told
-        self._life = 0  # of the connection, when `_known` was last looked for in the stream
+        self._life = 0  # of the connection, when that was last looked for in the stream
         self._checking = asyncio.Lock()
 
     @classmethod
@@ -56,9 +57,8 @@ class JetStreamStore:
             lost, self._lost = self._lost, None
             raise lost
         appended = await self.appender.append(event, expected=expected)
-        known = self._known
-        if appended.sequence > known.sequence:
-            self._known = store.Position(known.incarnation, appended.sequence)
+        if appended.sequence > self._highest:
+            self._highest = appended.sequence
         elif not appended.duplicate:
             self._life = 0  # numbers count up within an incarnation: look before the next append
         return appended
@@ -69,15 +69,16 @@ class JetStreamStore:
             if self._life == self.connection.life:
                 return
             if not self.connection.connected:
-                if self._known.sequence:
+                if self._highest:
                     return  # the append itself waits for the connection, within its deadline
                 await self.connection.wait_connected(self.deadline)
             life = self.connection.life
+            known = store.Position(self._incarnation, self._highest)
             try:
-                found = await (self.verify(self._known) if self._known.sequence else self.extent())
-                self._known = store.Position(found.incarnation, self._known.sequence)
+                found = await (self.verify(known) if known.sequence else self.extent())
+                self._incarnation = found.incarnation
             except store.Regressed as lost:
-                self._known, self._lost = store.Position(lost.found.incarnation, 0), lost
+                self._incarnation, self._highest, self._lost = lost.found.incarnation, 0, lost
             self._life = life
 
     async def last(self, subject: str) -> store.Stored | None:
