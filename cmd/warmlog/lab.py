@@ -199,6 +199,8 @@ class Lab:
             f"--snapshot-bind-address=127.0.0.1:{admin}",
             "--insecure-disable-auth",
             "--moment-interval=1s",
+            "--log-max-bytes=256Mi",
+            "--kv-max-bytes=512Mi",
             *([f"--policies={policies}"] if policies else []),
         ]
         process = await self._spawn("server", ["-m", "warmlog", "server", *words])
@@ -212,17 +214,24 @@ class Lab:
         return False
 
     async def get(self, url: str) -> Any:
-        async with self.http.get(url) as answer:
-            return msgspec.json.decode(await answer.read())
+        return msgspec.json.decode(await self._fetch("GET", url, None))
 
     async def post(self, url: str, body: Any) -> Any:
-        async with self.http.post(
-            url, data=msgspec.json.encode(body), headers={"content-type": "application/json"}
-        ) as answer:
-            raw = await answer.read()
-            if answer.status != 200:
-                raise LabError(f"{url} answered {answer.status}: {raw.decode(errors='replace').strip()}")
-            return msgspec.json.decode(raw)
+        return msgspec.json.decode(await self._fetch("POST", url, msgspec.json.encode(body)))
+
+    async def _fetch(self, method: str, url: str, body: bytes | None) -> bytes:
+        """The body of a 200. Raises LabError for anything else."""
+        headers = {"content-type": "application/json"} if body is not None else {}
+        try:
+            async with self.http.request(method, url, data=body, headers=headers) as answer:
+                raw = await answer.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            ended = [one for one in self.processes.values() if not one.running]
+            words = "; ".join(f"{one.name} ended: {one.last_words(1)}" for one in ended)
+            raise LabError(f"{url} does not answer ({error or type(error).__name__}); {words}") from error
+        if answer.status != 200:
+            raise LabError(f"{url} answered {answer.status}: {raw.decode(errors='replace').strip()}")
+        return raw
 
     async def until(
         self,
