@@ -19,7 +19,9 @@ KV-20, TR-16.
 
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import compress, repeat
+from operator import not_
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from eventstore import kvwire
@@ -140,7 +142,7 @@ class Domain:
         while self._dying and spent < budget:
             holding = self._dying[0]
             piece = holding.log[holding.swept : holding.swept + budget - spent]
-            self._clear(holding, piece)
+            self._clear(holding, piece.tolist())
             holding.swept += len(piece)
             spent += len(piece)
             if holding.swept >= len(holding.log):
@@ -149,21 +151,22 @@ class Domain:
                 self._free.append(holding.bit)
         return spent
 
-    def _clear(self, holding: holdings.Holding, keys: Iterable[int]) -> None:
+    def _clear(self, holding: holdings.Holding, keys: Sequence[int]) -> None:
+        """Take a bit out of some keys, in loops that run in C. Keys named twice, or held no more, are no matter."""
         held, off = self.held, holding.off
-        sides = [side for side in self.colder.values() if side]
-        for key in keys:
-            before = held.get(key, 0)
-            after = off[before]
-            if after:
-                held[key] = after
-            elif before:
-                del held[key]
-                self.visibility.depart(key)
-            for side in sides:
+        after = list(map(off.__getitem__, map(held.get, keys, repeat(0))))
+        held.update(compress(zip(keys, after, strict=True), after))
+        gone = list(compress(keys, map(not_, after)))
+        deque(map(held.pop, gone, repeat(None)), 0)
+        if not self.special:
+            return
+        for side in self.colder.values():
+            for key in keys if side else ():
                 _clear_bit(side, off, key)
-            if self.hidden:
-                self.visibility.uncover(key, holding.bit)
+        for key in keys if self.hidden else ():
+            self.visibility.uncover(key, holding.bit)
+        for key in gone if not self.visibility.idle else ():
+            self.visibility.depart(key)
 
     def compact(self, budget: int = SLICE) -> int:
         """Drop dead and double entries from a wasteful log, `budget` at a time; returns how many it looked at."""

@@ -11,7 +11,8 @@ Not here: which bits count, sweeping, walks (domain.py). Rules: design.md sectio
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from itertools import compress, repeat
 from operator import ne, not_
 from typing import TYPE_CHECKING, Final
@@ -85,8 +86,7 @@ class Holding:
         elif not tiers.strip(b"\x00"):
             self._remove(keys)
         else:
-            stored = list(compress(keys, tiers))
-            self._store(stored, kvwire.pack_keys(stored))
+            self._store(list(compress(keys, tiers)))
             self._remove(list(compress(keys, map(not_, tiers))))
         if self.domain.special or tiers.translate(None, b"\x00\x01"):
             self.domain.specially(self, keys, tiers, sequence, change=change)
@@ -113,15 +113,18 @@ class Holding:
         if self.domain.special:
             self.domain.specially(self, (key,), tiers, sequence, change=True)
 
-    def _store(self, keys: Sequence[int], column: bytes) -> None:
+    def _store(self, keys: Sequence[int], column: bytes | None = None) -> None:
+        """`column` is the keys as they came, when all of them are stored."""
         held = self.held
         before = list(map(held.get, keys, repeat(0)))
-        after = list(map(self.on.__getitem__, before))
-        held.update(zip(keys, after, strict=True))
-        fresh: Sequence[int] = keys
-        if before.count(0) != len(keys):
+        fresh = keys
+        if any(before):
+            after = list(map(self.on.__getitem__, before))
+            held.update(zip(keys, after, strict=True))
             fresh = list(compress(keys, map(ne, before, after)))
-        if len(fresh) == len(keys) and _NATIVE:
+        else:
+            held.update(zip(keys, repeat(self.on[0])))  # the repeat has no end
+        if column is not None and len(fresh) == len(keys) and _NATIVE:
             self.log.frombytes(column)
         else:
             self.log.extend(fresh)
@@ -132,14 +135,14 @@ class Holding:
         held = self.held
         before = list(map(held.get, keys, repeat(0)))
         after = list(map(self.off.__getitem__, before))
-        gone = list(compress(zip(keys, after, strict=True), map(ne, before, after)))
-        for key, mask in gone:
-            if mask:
-                held[key] = mask
-            else:
-                held.pop(key, None)  # pop: a message may name a key twice
-        self.count -= len(gone)
-        self.total -= sum(key for key, _ in gone)
+        lost = list(compress(keys, map(ne, before, after)))
+        gone: Iterable[int] = keys
+        if any(after):  # others hold some of them
+            held.update(compress(zip(keys, after, strict=True), after))
+            gone = compress(keys, map(not_, after))
+        deque(map(held.pop, gone, repeat(None)), 0)  # a default: a message may name a key twice, or one not held
+        self.count -= len(lost)
+        self.total -= sum(lost)
 
     @property
     def wasteful(self) -> bool:
