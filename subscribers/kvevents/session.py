@@ -37,6 +37,7 @@ INTERVAL_RATIO: Final = 20
 INTERVAL_AT_LEAST: Final = 30.0  # seconds
 INTERVAL_AT_MOST: Final = 3600.0  # seconds; a quiet replica stays readable inside the stream's retention
 SEND_DEADLINE: Final = 2.0  # seconds
+LONGEST_PAUSE: Final = 1.0  # seconds between two tries while the log does not answer: how late its return is noticed
 
 
 class Table(Protocol):
@@ -232,33 +233,44 @@ class Session:
     async def _say(self, body: Body) -> None:
         """Send one message until it is acknowledged. Its number is used once, however often it is sent."""
         self._inflight = body
-        payload = kvwire.encode(body(self._n, self.plan.rank))
+        message = body(self._n, self.plan.rank)
+        payload = kvwire.encode(message)
         delay = 0.1
         while self._fenced is None:
             try:
                 sequence = await self._sink.send(payload)
-            except store.Unavailable as error:
+            except (store.Unavailable, store.StreamFull) as error:
                 if self.away_since is None:
                     self.away_since = self._clock()
                     log.warning("the log does not answer, changes wait", reason=str(error), **self._who())
                 await asyncio.sleep(delay * random.uniform(0.5, 1.0))
-                delay = min(delay * 2, 2.0)
+                delay = min(delay * 2, LONGEST_PAUSE)
                 continue
             if self.away_since is not None:
                 log.info("the log answers again", away_seconds=round(self._clock() - self.away_since, 1), **self._who())
                 self.away_since = None
             self._n += 1
-            self.plan.rank = self.plan.rank or sequence
             self._inflight = None
+            self._stored(message, sequence)
             return
+
+    def _stored(self, message: kvwire.AnyMessage, sequence: int) -> None:
+        """Take note of where a message lies. A stream that ends below our first begin has lost it, and with it our
+        rank: a reader would rightly refuse a session that claims to have begun later than now. We begin afresh."""
+        if isinstance(message, kvwire.Begin) and not self.plan.rank:
+            self.plan.rank = sequence
+        elif sequence < self.plan.rank:
+            log.warning("the log lost its end, the session begins there again", lost=self.plan.rank, **self._who())
+            self.plan.rank = 0
+            self.plan.want_keyframe("regressed")
 
     async def finish(self, reason: kvwire.FarewellReason) -> None:
         """The last flush: what was in flight when `run` was cancelled, what is pending, and a farewell."""
         if self._inflight is not None:
             await self._say(self._inflight)
-        while self.plan.rank and self.plan.table.pending:
+        while self._n and self.plan.table.pending:
             await self._say(self.plan._ops())
-        if self.plan.rank:
+        if self._n:
             await self._say(self.plan.bye(reason))
 
     async def quiet(self) -> None:

@@ -68,6 +68,8 @@ class Reader:
         self.messages: list[kvwire.AnyMessage] = []
         self.away = 0
         self.lose_acks = 0
+        self.offset = 100
+        self.why: store.StoreError = store.Unavailable("no server")
         self.on_send = lambda: None
 
     async def send(self, payload: bytes) -> int:
@@ -75,12 +77,12 @@ class Reader:
         await asyncio.sleep(0.001)
         if self.away:
             self.away -= 1
-            raise store.Unavailable("no server")
+            raise self.why
         self.messages.append(kvwire.decode(payload))
         if self.lose_acks:
             self.lose_acks -= 1
             raise store.Unavailable("ack lost")
-        return len(self.messages) + 100
+        return len(self.messages) + self.offset
 
     def kinds(self) -> list[str]:
         return [type(message).__name__ for message in self.messages]
@@ -144,6 +146,45 @@ async def test_later_begins_repeat_the_rank_of_the_first() -> None:
     await running(voice, 1)
     begins = [message for message in reader.messages if isinstance(message, kvwire.Begin)]
     assert [(begin.frame, begin.rank) for begin in begins] == [(0, 0), (1, 101)]
+
+
+@pytest.mark.looptime
+async def test_a_stream_that_lost_the_sessions_first_begin_is_told_a_new_one() -> None:
+    table, reader, voice = start()
+    await running(voice, 1)
+    reader.offset = 50  # restored from before the session began at 101
+    table.put(1)
+    voice.changed()
+    await running(voice, 1)
+    begins = [message for message in reader.messages if isinstance(message, kvwire.Begin)]
+    assert [(begin.rank, begin.reason) for begin in begins] == [(0, "start"), (0, "regressed")]
+    voice.hear(kvwire.Control("keyframe", "s1"))
+    await running(voice, 1)
+    last = [message for message in reader.messages if isinstance(message, kvwire.Begin)][-1]
+    assert last.rank == reader.messages.index(begins[1]) + 1 + 50
+    assert reader.fold() == {1}
+
+
+@pytest.mark.looptime
+async def test_a_full_disk_is_waited_out_like_any_outage() -> None:
+    table, reader, voice = start()
+    table.put(1)
+    reader.away, reader.why = 3, store.StreamFull("no space left")
+    await running(voice, 3)
+    assert reader.fold() == {1}
+
+
+@pytest.mark.looptime
+async def test_the_return_of_the_log_is_noticed_within_a_second_however_long_it_was_away() -> None:
+    table, reader, voice = start()
+    await running(voice, 1)
+    reader.away = 1_000
+    table.put(1)
+    voice.changed()
+    await running(voice, 60)
+    reader.away = 0
+    await running(voice, 1.1)
+    assert reader.fold() == {1}
 
 
 @pytest.mark.looptime
