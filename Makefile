@@ -4,13 +4,14 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench soak clean
 
 help:
 	@echo "make demo    run the main job once, from engines' events to a routed prompt (sets up $(VENV) first)"
 	@echo "make test    every test"
 	@echo "make check   layout, style, types, import contracts, unit tests: under a minute"
 	@echo "make bench   measured rows: index, append, replay"
+	@echo "make soak    ROUNDS=100 SEED=1: rounds of faults, judged; the table is written to build/soak-1.md"
 	@echo "make clean   remove $(VENV) and caches"
 
 $(READY): pyproject.toml
@@ -35,6 +36,12 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.run
+
+ROUNDS ?= 100
+SEED   ?= 1
+JOBS   ?= 1
+soak: $(READY)
+	$(BIN)/python -m tests.faults.soak --rounds $(ROUNDS) --seed $(SEED) --jobs $(JOBS) --out build/soak-$(SEED)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist

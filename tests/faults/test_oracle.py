@@ -8,7 +8,7 @@ import pytest
 
 from enginesim import engine, forms
 from eventstore import events, store
-from tests.faults import audit, load, oracle, schedule, timeline
+from tests.faults import audit, load, oracle, rounds, schedule, soak, timeline
 
 PROMPT = list(range(1, 129))  # eight blocks of 16
 OTHER = list(range(1001, 1129))
@@ -257,6 +257,28 @@ def test_without_mounts_there_are_no_full_disks() -> None:
     assert not any(trait.small_disk for trait in traits)
     kinds = {fault.kind for n in range(200) for fault in schedule.faults(str(n), ["a"], traits[0])}
     assert kinds.isdisjoint({"full disk", "full journal"})
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "jobs", "wanted"),
+    [
+        (0, 20, 1, [(0, 20)]),
+        (0, 20, 2, [(0, 16), (16, 4)]),
+        (3, 20, 2, [(3, 13), (16, 7)]),
+        (0, 500, 3, [(0, 168), (168, 168), (336, 164)]),
+        (5, 1, 4, [(5, 1)]),
+    ],
+)
+def test_jobs_share_whole_labs(first: int, count: int, jobs: int, wanted: list[tuple[int, int]]) -> None:
+    assert soak.shares(first, count, jobs) == wanted
+
+
+def test_the_table_counts_a_round_under_each_of_its_faults() -> None:
+    good = rounds.Report("s", 0, "", [], ["kill nats", "kill server"], heal=0.5, answers=1_000)
+    bad = rounds.Report("s", 1, "", [], ["kill nats"], [oracle.Violation("lost", "", "x")], heal=1.5, answers=10)
+    lines = soak.table([good, bad]).splitlines()
+    assert lines[2] == "| kill nats | 2 | 1,010 | 0 | 1 | 0 | 1.50 s | 1.50 s |"
+    assert lines[3] == "| kill server | 1 | 1,000 | 0 | 0 | 0 | 0.50 s | 0.50 s |"
 
 
 def test_the_timeline_is_the_engine() -> None:
