@@ -111,10 +111,11 @@ def lookups(load: workload.Workload, known: index.Index) -> list[row.Row]:
     assert place is not None
     asked = workload.questions(load, 500, KEYS)
     walks = {kind: p50([lambda keys=keys: place.runs(keys) for keys in chains]) for kind, chains in asked.items()}
-    matching = [one for one in map(question, asked["mixed"]) if answer(known, one).replica_scores]
-    matching = [one for one in matching if answer(known, one).reason_code == "PREFIX_MATCH"]
-    walk = p50([lambda keys=one.chain: place.runs(keys) for one in matching])
-    whole = p50([lambda one=one: request.encode(answer(known, one)) for one in matching])
+    matching = [one for one in map(question, asked["mixed"]) if answer(known, one).reason_code == "PREFIX_MATCH"]
+    walk, whole = both_p50(
+        [lambda keys=one.chain: place.runs(keys) for one in matching],
+        [lambda one=one: request.encode(answer(known, one)) for one in matching],
+    )
     scores = statistics.mean(len(answer(known, one).replica_scores) for one in matching)
     bodies = [as_json(one) for one in matching]
     return [
@@ -155,13 +156,20 @@ def answer(known: index.Index, asked: request.LookupRequest) -> request.LookupRe
 
 def p50(calls: list[Callable[[], object]]) -> float:
     """Median microseconds over calls, each call's best of several passes over all of them."""
-    best = [float("inf")] * len(calls)
+    return both_p50(calls, [])[0]
+
+
+def both_p50(calls: list[Callable[[], object]], others: list[Callable[[], object]]) -> tuple[float, float]:
+    """The same of two lists whose passes take turns, so that what disturbs one disturbs the other."""
+    best = [[float("inf")] * len(calls), [float("inf")] * len(others)]
     for _ in range(PASSES):
-        for at, call in enumerate(calls):
-            started = time.perf_counter_ns()
-            call()
-            best[at] = min(best[at], time.perf_counter_ns() - started)
-    return statistics.median(best) / 1000
+        for which, each in enumerate((calls, others)):
+            for at, call in enumerate(each):
+                started = time.perf_counter_ns()
+                call()
+                best[which][at] = min(best[which][at], time.perf_counter_ns() - started)
+    first, second = (statistics.median(each) / 1000 if each else 0.0 for each in best)
+    return first, second
 
 
 def upkeep(known: index.Index) -> list[row.Row]:
