@@ -1,13 +1,16 @@
 """What each release of vLLM and SGLang puts on the wire: field lists that grew, arrays that became maps.
 
 A form is named after a release, `vllm-0.33` or `sglang-0.5.9`; a release between two changes has the form of the
-older one. Values are built as plain lists and maps, so the bytes are those of the engines' own array_like and
-omit_defaults structs: in arrays every slot is present, in maps an optional field that is null is absent.
+older one. Events are packed from structs declared as the engines declare theirs, array_like or omit_defaults: in
+arrays every slot is present, in maps an optional field that is null is absent, and a map that could have more than 15
+entries has the longer header however few it has.
 
 Not here: which events an engine emits and when (engine.py). An unknown name raises ValueError that says what is known.
-Rules: the released sources of vLLM 0.9.0-0.33.0 and SGLang 0.4.7-0.5.23 (kv_events.py of each).
+Rules: the released sources of vLLM 0.9.0-0.33.0 and SGLang 0.4.7-0.5.23 (kv_events.py of each); compared with what
+those write in tests/integration/realpublishers.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
@@ -107,6 +110,13 @@ class Cleared(msgspec.Struct, frozen=True):
 Event = Stored | Removed | Cleared
 
 
+@functools.cache
+def _struct(tag: str, fields: tuple[str, ...], required: frozenset[str], maps: bool) -> type[msgspec.Struct]:
+    """A class as an engine would declare it; fields that are not required come last, and are null."""
+    declared = [(field, Any) if field in required else (field, Any, None) for field in fields]
+    return msgspec.defstruct(tag, declared, tag=True, array_like=not maps, omit_defaults=True)
+
+
 class Form(msgspec.Struct, frozen=True, kw_only=True):
     """The wire of one release."""
 
@@ -116,6 +126,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     stored: tuple[str, ...]
     removed: tuple[str, ...]
     maps: bool  # events are tagged maps rather than arrays
+    salt_tail: bool  # a salted store has one more slot, with a map of the salt
     batch_rank: bool  # the batch has a third slot for the data-parallel rank
     replay_topic: bool  # replay replies carry a topic frame
 
@@ -125,19 +136,16 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
             return int.from_bytes(digest[:8], "big", signed=True)
         return digest if as_bytes else int.from_bytes(digest[-8:], "big")
 
-    def event(self, event: Event) -> list[Any] | dict[str, Any]:
-        """One event as the value that is packed."""
-        if isinstance(event, Cleared):
-            return {"type": "AllBlocksCleared"} if self.maps else ["AllBlocksCleared"]
-        tag, fields = ("BlockStored", self.stored) if isinstance(event, Stored) else ("BlockRemoved", self.removed)
-        if not self.maps:
-            slots = [tag, *(getattr(event, field) for field in fields)]
-            if isinstance(event, Stored) and event.cache_salt and self.kind == "sglang" and self.version >= (0, 5, 18):
-                slots.append({"cache_salt": event.cache_salt})  # 0.5.18-0.5.19 only: later releases are maps
-            return slots
+    def event(self, event: Event) -> msgspec.Struct:
+        """One event as the struct that is packed."""
         required = _REQUIRED[self.kind]
-        values = {field: getattr(event, field) for field in fields}
-        return {"type": tag} | {field: v for field, v in values.items() if v is not None or field in required}
+        if isinstance(event, Cleared):
+            return _struct("AllBlocksCleared", (), required, self.maps)()
+        tag, fields = ("BlockStored", self.stored) if isinstance(event, Stored) else ("BlockRemoved", self.removed)
+        values = [getattr(event, field) for field in fields]
+        if isinstance(event, Stored) and event.cache_salt and self.salt_tail:
+            fields, values = (*fields, "metadata"), [*values, {"cache_salt": event.cache_salt}]
+        return _struct(tag, fields, required, self.maps)(*values)
 
     def batch(self, ts: float, events: Sequence[Event], rank: int | None = 0) -> bytes:
         """The payload of one engine step: `[ts, events, rank]`, the outer array in every release."""
@@ -169,6 +177,7 @@ def form(name: str) -> Form:
         stored=tuple(field for since, field in _STORED[kind] if version >= since),
         removed=tuple(field for since, field in _REMOVED[kind] if version >= since),
         maps=version >= _MAPS_SINCE[kind],
+        salt_tail=kind == "sglang" and (0, 5, 18) <= version < (0, 5, 20),
         batch_rank=kind == "sglang" or version >= (0, 9, 1),
         replay_topic=version >= _REPLAY_TOPIC_SINCE[kind],
     )

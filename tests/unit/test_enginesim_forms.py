@@ -57,6 +57,11 @@ def test_a_batch_has_the_bytes_of_the_release(name: str) -> None:
     assert forms.form(form).batch(AT, events, rank).hex() == FIXTURES[name]["msgpack_hex"]
 
 
+def packed(form: forms.Form, event: forms.Event) -> Any:
+    """An event as it comes out at the other end."""
+    return msgspec.msgpack.decode(form.batch(AT, [event]))[1][0]
+
+
 SLOTS = {
     "vllm-0.9.0": (6, 2),
     "vllm-0.10.1.1": (6, 2),
@@ -76,11 +81,11 @@ SLOTS = {
 @pytest.mark.parametrize(("name", "slots"), SLOTS.items(), ids=SLOTS)
 def test_arrays_grew_slot_by_slot(name: str, slots: tuple[int, int]) -> None:
     form = forms.form(name)
-    assert (len(form.event(stored(1))), len(form.event(forms.Removed(block_hashes=[1])))) == slots
+    assert (len(packed(form, stored(1))), len(packed(form, forms.Removed(block_hashes=[1])))) == slots
 
 
 def test_maps_leave_null_options_out_but_never_required_fields() -> None:
-    event = forms.form("vllm-0.33").event(stored(1, group_idx=None, kv_cache_spec_kind=None, locality=None))
+    event = packed(forms.form("vllm-0.33"), stored(1, group_idx=None, kv_cache_spec_kind=None, locality=None))
     assert set(event) == {
         "type",
         "block_hashes",
@@ -93,10 +98,19 @@ def test_maps_leave_null_options_out_but_never_required_fields() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("release", "header"), [("vllm-0.32", "8b"), ("vllm-0.33", "de000b")], ids=["at most 15 entries", "up to 16"]
+)
+def test_a_map_that_could_have_more_than_15_entries_has_the_long_header(release: str, header: str) -> None:
+    """As msgspec writes it for the engine's class, whatever the event leaves out."""
+    payload = forms.form(release).batch(0.0, [stored(1, session_id=None, ownership=None)])
+    assert payload.hex().startswith("93cb" + "00" * 8 + "91" + header)
+
+
 def test_salted_sglang_arrays_carry_a_trailing_map() -> None:
-    event = forms.form("sglang-0.5.18").event(stored(1, cache_salt="s"))
-    assert event[-1] == {"cache_salt": "s"}  # type: ignore[index]
-    assert len(forms.form("sglang-0.5.17").event(stored(1, cache_salt="s"))) == 7
+    event = packed(forms.form("sglang-0.5.18"), stored(1, cache_salt="s"))
+    assert event[-1] == {"cache_salt": "s"}
+    assert len(packed(forms.form("sglang-0.5.17"), stored(1, cache_salt="s"))) == 7
 
 
 def test_the_first_release_has_no_rank_in_its_batches() -> None:
