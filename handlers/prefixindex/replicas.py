@@ -164,6 +164,17 @@ class Replica:
         found: list[outcomes.Outcome] = [self.edge("gap", reason, sequence)] if known else []
         return [*found, self.order(reason, time_ns)]
 
+    def doubt(self, reason: str, sequence: int, time_ns: int) -> list[outcomes.Outcome]:
+        """What counts is wrong. A keyframe under way is not, and heals it: its own end will tell."""
+        staging, self.staging = self.staging, None
+        if staging is None:
+            return self.lose(reason, sequence, time_ns)
+        self._drop()
+        self.staging = staging
+        self.reason, self.state_since_ns = reason, time_ns
+        self._settle()
+        return [self.edge("gap", reason, sequence)]
+
     def begin(self, message: kvwire.Begin, subject: str, sequence: int, time_ns: int) -> list[outcomes.Outcome]:
         """A keyframe starts; of a newer session, so does its life."""
         found: list[outcomes.Outcome] = []
@@ -268,14 +279,16 @@ class Replica:
         self.state_since_ns = time_ns
         self.reason = f"keyframe {message.frame} agreed"
         if message.coverage == "partial":
-            self.reason += ", but the subscriber could not bridge a restart or a gap; restart the engine or wait"
+            self.reason += ", but the subscriber could not bridge a restart or a gap; reset the engine's prefix cache"
         return [self.edge(message.coverage, self.reason, sequence)]
 
     def beat(self, message: kvwire.Beat, sequence: int, time_ns: int) -> list[outcomes.Outcome]:
         found: list[outcomes.Outcome] = []
         if self.live is not None and not self.live.agrees(message.count, message.sum):
             reason = f"digest disagrees: {self.live.blocks} blocks here, {message.count} at the subscriber"
-            found += self.lose(reason, sequence, time_ns)
+            if self.live.blocks == message.count:
+                reason = f"digest disagrees: {message.count} blocks here and at the subscriber, but not the same ones"
+            found += self.doubt(reason, sequence, time_ns)
         elif self.live is not None and message.coverage == "partial" and self.coverage == "complete":
             self.coverage = "partial"
             self.reason = "the subscriber says that it does not know all"

@@ -255,13 +255,3 @@ class LookupResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 encode = msgspec.json.Encoder().encode
-
-
-class Score(msgspec.Struct, frozen=True):
-    """A score as a client may meet it: the tier by name or by number."""
-
-    replica_id: str = ""
-    score: float = 0.0
-    matched_tokens: int = 0
-    estimated_cache_hit_prob: float = 0.0
-    tier: str | int = 0

@@ -120,6 +120,16 @@ def test_equal_counts_of_different_keys_disagree(scene: Scene) -> None:
     del scene.speaker.table["", 11]
     scene.speaker.table["", 12] = 1
     assert edges(scene.say(scene.speaker.beat())) == ["gap"]
+    assert "not the same ones" in scene.replica.reason
+
+
+def test_a_keyframe_under_way_heals_a_digest_that_disagrees(scene: Scene) -> None:
+    scene.say(scene.speaker.begin("asked"))
+    scene.speaker.table["", 99] = 1  # held there, never said
+    found = scene.say(scene.speaker.beat())
+    assert (edges(found), orders(found), scene.state) == (["gap"], [], "unknown")
+    assert edges(scene.say(scene.speaker.chunk(), scene.speaker.end())) == ["complete"]
+    assert scene.replica.blocks == 4
 
 
 def test_a_keyframe_whose_end_disagrees_is_thrown_away(scene: Scene) -> None:
