@@ -1,8 +1,9 @@
 """The public question and answer of LookupRoute, as bytes and as data.
 
-A question is proto3 JSON with the original field names: bytes are base64 (standard or URL-safe, padded or not) or, for
-keys, 16 hex digits; integers may be strings; null means the default; unknown fields are ignored. Or it is the prompt's
-token ids as u32 little-endian (`application/x-u32le`) with the other fields as query parameters.
+A question is proto3 JSON with the original field names (lowerCamelCase is understood too): bytes are base64 (standard
+or URL-safe, padded or not) or, for keys, 16 hex digits; integers may be strings; null means the default; unknown fields
+are ignored. Or it is the prompt's token ids as u32 little-endian (`application/x-u32le`) with the other fields as query
+parameters.
 
 Bytes that are no question raise RequestError with one line: the edge answers 400. Whatever decodes is a well-formed
 question and gets a reason code (lookup.py), however odd it is.
@@ -75,10 +76,36 @@ class LookupRequest(msgspec.Struct, frozen=True, kw_only=True):
 _documents = msgspec.json.Decoder(_Document)
 
 
+class _CamelSlo(_Slo, frozen=True, rename="camel"):
+    ttft_ms: int | str | None = 0
+    tbt_ms: int | str | None = 0
+
+
+class _CamelDocument(_Document, frozen=True, rename="camel"):
+    """The same in lowerCamelCase, which proto3 JSON writers use unless told otherwise."""
+
+    model_id: str | None = None
+    tenant_id: str | None = None
+    prefix_hash: str | None = None
+    prefix_token_count: int | str | None = None
+    hash_scheme: str | None = None
+    slo: _CamelSlo | None = None
+    block_hashes: list[str] | None = None
+    block_token_counts: list[int | str] | None = None
+    token_ids: list[int] | None = None
+    prompt_text: str | None = None
+    adapter_id: str | None = None
+
+
+_camel_documents = msgspec.json.Decoder(_CamelDocument)
+
+
 def decode(body: bytes) -> LookupRequest:
     """A JSON question."""
     try:
         document = _documents.decode(body)
+        if document.model_id is None and document.tenant_id is None:
+            document = _camel_documents.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(f"not a LookupRouteRequest in JSON: {error}") from None
     chain, odd = _chain(document.block_hashes) if document.block_hashes else ([], ())

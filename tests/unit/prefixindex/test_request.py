@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +72,30 @@ def test_all_fields_are_read_and_unknown_ones_ignored() -> None:
     assert asked.block_token_counts == [16, 16]
     assert asked.tokens == b"\x00\x00\x00\x00\xff\xff\xff\xff"
     assert (asked.prompt_text, asked.explain) == ("hello", True)
+
+
+def test_lower_camel_case_is_the_same_question() -> None:
+    snake = {
+        "model_id": "m",
+        "tenant_id": "t",
+        "hash_scheme": "vllm",
+        "adapter_id": "sql",
+        "token_ids": [1, 2, 3],
+        "prefix_hash": "00000000000000ff",
+        "prefix_token_count": "16",
+        "block_hashes": ["00000000000000ff"],
+        "block_token_counts": [16],
+        "prompt_text": "hello",
+        "slo": {"ttft_ms": 150, "tbt_ms": "20"},
+        "explain": True,
+    }
+
+    def camel(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {re.sub("_(.)", lambda found: found[1].upper(), name): camel(one) for name, one in value.items()}
+
+    assert request.decode(msgspec.json.encode(camel(snake))) == request.decode(msgspec.json.encode(snake))
 
 
 def test_null_is_the_default() -> None:
