@@ -105,7 +105,9 @@ def decode(body: bytes) -> LookupRequest:
     try:
         document = _documents.decode(body)
         if document.model_id is None and document.tenant_id is None:
-            document = _camel_documents.decode(body)
+            camel = _camel_documents.decode(body)
+            if camel.model_id is not None or camel.tenant_id is not None:
+                document = camel
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(f"not a LookupRouteRequest in JSON: {error}") from None
     chain, odd = _chain(document.block_hashes) if document.block_hashes else ([], ())
