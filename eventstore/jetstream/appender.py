@@ -6,7 +6,8 @@ unchanged until an answer comes or the deadline passes. What an answer means:
     stored                      done
     duplicate                   the id was seen in the window: the stored event is read and compared
     wrong last sequence         unknown: a retry after a lost ack looks the same. Read what lies on the subject:
-                                our id = our own lost ack; another = Conflict
+                                our id = our own lost ack; another = Conflict; what we expected = a cluster
+                                that is not done with an earlier try: again, until the deadline
     full, no resources          StreamFull
     nobody listens, no leader   again, until the deadline; then the stream's absence is told from a passing trouble
 
@@ -23,7 +24,6 @@ from eventstore.jetstream import api, connect, publisher
 
 DEADLINE: Final = 5.0
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.4)
-_SETTLE: Final = (0.0, 0.1, 0.4)  # a cluster may refuse our second try while our first is still on its way
 
 
 class Appender:
@@ -54,9 +54,16 @@ class Appender:
                     return store.Appended(ack.seq, False)
                 return await self._verified(event, ack.seq)
             error = publisher.as_api_error(ack.error)
-            if error.err_code in api.WRONG_LAST_SEQUENCE:
-                return await self._own_or_conflict(event, expected or 0, error, tries)
-            await self._pause_or_raise(event, error, until, tries)
+            if error.err_code in api.WRONG_LAST_SEQUENCE and expected is not None:
+                found = await self._look(event, expected)
+                if isinstance(found, store.Appended):
+                    return found
+                if found != expected:
+                    raise store.Conflict(event.subject, expected, found) from error
+                # Nobody took the place: a cluster that lost its leader still counts a try that it may store or drop.
+                await self._pause(event, error, until, tries)
+            else:
+                await self._pause_or_raise(event, error, until, tries)
 
     async def _pause_or_raise(self, event: envelope.Envelope, error: api.ApiError, until: float, tries: int) -> None:
         """Wait a little when trying again makes sense; else say what is wrong."""
@@ -65,13 +72,16 @@ class Appender:
         verdict = api.as_store_error(error, self._stream)
         if not isinstance(verdict, store.Unavailable):
             raise verdict from error
+        await self._pause(event, error, until, tries)
+
+    async def _pause(self, event: envelope.Envelope, error: api.ApiError, until: float, tries: int) -> None:
         pause = _PAUSES[min(tries, len(_PAUSES)) - 1]
         if self._loop.time() + pause < until:
             await asyncio.sleep(pause)
             return
         if error.err_code == 0 and await api.stream_info(self._connection, self._stream) is None:
             raise api.missing(self._stream) from error
-        raise store.Unavailable(f"{event.subject}: {error} after {tries} tries; nothing was stored") from error
+        raise store.Unavailable(f"{event.subject}: {error} after {tries} tries; it may be stored") from error
 
     async def _verified(self, event: envelope.Envelope, sequence: int) -> store.Appended:
         found = await api.message(self._connection, self._stream, {"seq": sequence})
@@ -79,23 +89,20 @@ class Appender:
             raise facts.alarm(event, sequence)
         return store.Appended(sequence, True)
 
-    async def _own_or_conflict(
-        self, event: envelope.Envelope, expected: int, error: api.ApiError, tries: int
-    ) -> store.Appended:
-        last: int | None = None
-        for pause in _SETTLE if tries > 1 else _SETTLE[:1]:
-            await asyncio.sleep(pause)
-            # What took the place that we wanted, which need not be what is last by now.
-            for which in ({"seq": expected + 1, "next_by_subj": event.subject}, {"last_by_subj": event.subject}):
-                found = await api.message(self._connection, self._stream, which)
-                if found is None:
-                    continue
-                last = found.sequence
-                if api.header(found.headers, b"Nats-Msg-Id") == event.id.encode():
-                    if not facts.same(event, found.payload):
-                        raise facts.alarm(event, found.sequence)
-                    return store.Appended(found.sequence, True)
-        raise store.Conflict(event.subject, expected, last or 0) from error
+    async def _look(self, event: envelope.Envelope, expected: int) -> store.Appended | int:
+        """Our own event, when it lies where we wanted it; else the subject's last sequence (0 = none)."""
+        last = 0
+        # First what took the place that we wanted, which need not be what is last by now.
+        for which in ({"seq": expected + 1, "next_by_subj": event.subject}, {"last_by_subj": event.subject}):
+            found = await api.message(self._connection, self._stream, which)
+            if found is None:
+                continue
+            last = found.sequence
+            if api.header(found.headers, b"Nats-Msg-Id") == event.id.encode():
+                if not facts.same(event, found.payload):
+                    raise facts.alarm(event, found.sequence)
+                return store.Appended(found.sequence, True)
+        return last
 
 
 def header_block(event_id: str, expected: int | None) -> bytes:

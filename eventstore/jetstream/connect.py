@@ -164,7 +164,8 @@ class Connection:
         try:
             return await asking
         except asyncio.CancelledError:
-            if why:
+            task = asyncio.current_task()
+            if why and not (task is not None and task.cancelling()):
                 raise self.fault or not_permitted(subject, why[0], self.options.name) from None
             raise
         finally:
