@@ -1,13 +1,15 @@
 """One rank's KV event publisher: a PUB socket, a ring of past batches, and the ROUTER that replays it.
 
-Frames are [topic, sequence as 8 big-endian bytes from 0, payload]. A replay request is exactly [identity, empty,
-8-byte start]; anything else is ignored without an answer, as the engines do. Replies are [empty, sequence, payload],
-with a topic frame after the empty one in newer releases, and end with sequence -1. The ring drops its oldest batch
-in silence, and a request for a dropped batch is answered from the oldest that is left, without an error.
+Frames are [topic, sequence as 8 big-endian bytes from 0, payload]. A replay request is [identity, empty, 8-byte start];
+one of another number of frames is ignored without an answer, and nothing else is checked, as in the engines. Replies
+are [empty, sequence, payload], with a topic frame after the empty one in newer releases, and end with sequence -1. The
+ring drops its oldest batch in silence, and a request for a dropped batch is answered from the oldest that is left,
+without an error.
 
 `publish` may be called from one thread at a time; the replay socket is served by a thread of its own. Beyond the
 engines' behaviour it can lose a batch on the wire, skip numbers, send raw frames and begin a new life: for tests.
-Always binds; real vLLM connects when its endpoint has no wildcard. Rules: ZmqEventPublisher of vLLM and SGLang.
+Always binds; real vLLM connects when its endpoint has no wildcard. Rules: ZmqEventPublisher of vLLM and SGLang,
+compared with it in tests/integration/realpublishers.
 """
 
 import threading
@@ -97,7 +99,7 @@ class Publisher:
             if not router.poll(_POLL_MS):
                 continue
             frames = router.recv_multipart()
-            if len(frames) != 3 or frames[1] != b"" or len(frames[2]) != 8:
+            if len(frames) != 3:
                 continue
             identity, start = frames[0], int.from_bytes(frames[2], "big")
             head = [identity, b"", self._topic] if self._replay_topic else [identity, b""]
