@@ -24,7 +24,7 @@ from eventstore.jetstream import api, connect, frames
 
 IN_FLIGHT: Final = 4000
 IN_FLIGHT_BYTES: Final = 16 << 20
-_BURST: Final = 64  # frames in one write: the server works on the first while we make the next
+_BURST: Final = 256  # frames in one write: the server works on the first while we make the next
 _CLOSED: Final = "the log was closed; the message was not sent"
 _SWEEP: Final = 0.05  # seconds between looks at deadlines
 _RESEND_AFTER: Final = 1.0  # seconds without an answer, doubled each time

@@ -18,7 +18,7 @@ from tests.support import natsserver
 
 COUNT = 10_000
 ROUNDS = 9
-TASKS = 1024
+TASKS = 512
 BAR = 0.25
 
 
