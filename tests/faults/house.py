@@ -202,6 +202,8 @@ class House(lab.Lab):
                 await self._subscriber_flaps(fault)
             case "engine flaps":
                 await self._engine_flaps(fault)
+            case "kill pod":
+                await self._kill_pod(fault)
             case "torn journal":
                 await self._torn_journal(fault)
             case "holds lose their end":
@@ -283,6 +285,22 @@ class House(lab.Lab):
             if again < 2:
                 await asyncio.sleep(fault.hold)
         down.until = time.monotonic()
+
+    async def _kill_pod(self, fault: schedule.Fault) -> None:
+        """Engine and subscriber together, twice. The second time the engine is serving for `hold` seconds before its
+        subscriber is back: by then it has counted its batches up to where the journal stands, in another life."""
+        engine, name = self.engine_of[fault.replica], f"subscriber-{fault.replica}"
+        downs = [self.parts.disturb(part, time.monotonic()) for part in schedule.touched(fault.kind, fault.replica)]
+        for again in (False, True):
+            engine.ends(time.monotonic())
+            await asyncio.gather(self.processes[fault.replica].kill(), self.processes[name].kill())
+            await self.start_engine(self.spec_of[fault.replica])
+            engine.begins(time.monotonic())
+            if again:
+                await asyncio.sleep(fault.hold)
+            await self._subscriber_again(fault.replica)
+        for down in downs:
+            down.until = time.monotonic()
 
     async def _torn_journal(self, fault: schedule.Fault) -> None:
         """The subscriber is killed and its journal loses a part of its end, as after a power loss."""

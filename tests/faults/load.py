@@ -56,7 +56,7 @@ class Load:
         self.unanswered = 0
         self.full_seen = 0
         self._turns = workload.turns(seed=self.chance.randrange(1 << 30), shape=SHAPE)
-        self._prompts: deque[list[int]] = deque(maxlen=_RECENT)
+        self.prompts: deque[list[int]] = deque(maxlen=_RECENT)
         self._stop = asyncio.Event()
         self._queues = {spec.name: asyncio.Queue[workload.Turn](2) for spec in house.ENGINES}
         self._number = 0
@@ -97,7 +97,7 @@ class Load:
             queue = self._queues[house.ENGINES[turn.replica].name]
             if not queue.full():
                 queue.put_nowait(turn)
-                self._prompts.append(turn.token_ids)
+                self.prompts.append(turn.token_ids)
             await asyncio.sleep(self.chance.uniform(0.02, 0.07))
 
     async def _serve(self, http: aiohttp.ClientSession, name: str, engine: timeline.Engine) -> None:
@@ -137,9 +137,10 @@ class Load:
     async def _ask_on(self, http: aiohttp.ClientSession) -> None:
         while not self._stop.is_set():
             await asyncio.sleep(self.chance.uniform(0.02, 0.08))
-            if self._prompts:
-                back = min(len(self._prompts), 1 + int(self.chance.expovariate(1 / 25)))
-                await self.ask(http, self._prompts[-back], explain=self.chance.random() < 0.8)
+            if self.prompts:
+                age = self.chance.expovariate(1 / 20) if self.chance.random() < 0.7 else self.chance.uniform(0, _RECENT)
+                tokens = self.prompts[-min(len(self.prompts), 1 + int(age))]
+                await self.ask(http, tokens, explain=self.chance.random() < 0.8)
 
     async def ask(
         self, http: aiohttp.ClientSession, tokens: list[int], *, explain: bool = True

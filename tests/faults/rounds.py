@@ -31,6 +31,7 @@ HEAD = 0.4
 TAIL = 3.0
 ROUNDS_PER_LAB = 8
 _ASKED_AT_END = 12  # prefixes of each engine
+_OLDER_AT_END = 40  # prompts of the last minute, most of which were evicted in part
 
 
 class Report(msgspec.Struct):
@@ -141,7 +142,7 @@ class Lodge:
             report.violations.append(oracle.Violation("not healed", name, text))
 
     async def _ask_all(self) -> None:
-        """Every engine's own account against the timeline; then its prefixes, asked for one by one."""
+        """Every engine's own account against the timeline; then what it holds, and what it held, asked for."""
         chance = random.Random(7)
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http:
             for name, engine in self.house.engine_of.items():
@@ -150,6 +151,8 @@ class Lodge:
                 prompts = engine.life.prefixes()
                 for tokens in chance.sample(prompts, min(_ASKED_AT_END, len(prompts))):
                     await self.load.ask(http, tokens)
+            for tokens in chance.sample(list(self.load.prompts), min(_OLDER_AT_END, len(self.load.prompts))):
+                await self.load.ask(http, tokens)
 
     def _judge(self, report: Report, healthy: float) -> None:
         last = healthy

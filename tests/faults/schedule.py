@@ -27,12 +27,14 @@ KINDS: dict[str, tuple[float, float, float]] = {
     "server flaps": (1, 0.2, 0.9),
     "subscriber flaps": (2, 0.02, 0.9),
     "engine flaps": (2, 0.02, 0.9),
+    "kill pod": (2, 0.0, 2.5),
     "torn journal": (2, 0.0, 1.0),
     "holds lose their end": (1.5, 0.5, 3.0),
     "full log": (1, 0.5, 2.5),
     "full disk": (1, 0.5, 2.0),
     "full journal": (1, 0.5, 1.5),
 }
+PER_REPLICA = ("engine", "subscriber", "journal", "pod")
 _PARTS = {
     "kill nats": ("nats",),
     "stop nats": ("nats",),
@@ -40,6 +42,7 @@ _PARTS = {
     "server lags": ("server",),
     "server flaps": ("server",),
     "torn journal": ("subscriber *",),
+    "kill pod": ("engine *", "subscriber *"),
     "holds lose their end": ("nats", "log"),
     "full log": ("log",),
     "full disk": ("nats", "log", "disk"),
@@ -97,7 +100,7 @@ def faults(seed: str, replicas: Sequence[str], has: Trait, *, only: Sequence[str
         if len(found) == wanted:
             break
         kind = chance.choices(list(kinds), weights=list(kinds.values()))[0]
-        per_replica = any(word in kind for word in ("engine", "subscriber", "journal"))
+        per_replica = any(word in kind for word in PER_REPLICA)
         replica = chance.choice(list(replicas)) if per_replica else ""
         parts = touched(kind, replica)
         at, hold = chance.uniform(0.0, WINDOW), chance.uniform(*KINDS[kind][1:])

@@ -11,6 +11,7 @@ Exit status 1 when a round failed. Progress goes to standard error, the table (M
 import argparse
 import asyncio
 import itertools
+import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -62,7 +63,10 @@ def read(files: Iterable[str]) -> list[rounds.Report]:
 
 
 async def run(seed: str, first: int, count: int, out: Path | None, only: Sequence[str] = ()) -> list[rounds.Report]:
-    """Rounds in this process, one after another."""
+    """Rounds in this process, one after another. SIGTERM stops all processes of the lab before it ends this one."""
+    mine = asyncio.current_task()
+    assert mine is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, mine.cancel)
     reports = []
     async for report in rounds.rounds(seed, first, count, only=only):
         reports.append(report)
@@ -96,6 +100,8 @@ async def run_jobs(flags: argparse.Namespace, out: Path) -> list[rounds.Report]:
             sys.executable, "-m", "tests.faults.soak", *words, stdout=asyncio.subprocess.DEVNULL
         )
         children.append(child)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, lambda: [child.terminate() for child in children])
     await asyncio.gather(*(child.wait() for child in children))
     out.write_bytes(b"".join(part.read_bytes() for part in files if part.exists()))
     for part in files:

@@ -249,7 +249,7 @@ def test_a_seed_is_a_schedule_and_no_two_faults_of_a_round_touch_the_same_part()
 
 
 def per_replica(kind: str) -> bool:
-    return any(word in kind for word in ("engine", "subscriber", "journal"))
+    return any(word in kind for word in schedule.PER_REPLICA)
 
 
 def test_without_mounts_there_are_no_full_disks() -> None:
