@@ -33,7 +33,8 @@ class Trace(Protocol):
 
 
 class Node(msgspec.Struct, array_like=True, gc=False):
-    """What a hash stands for: `key` in `domain`, children chain on `chain` (they differ only under lookahead)."""
+    """What a hash stands for: `key` in `domain`, children chain on `chain` (they differ only for a block that
+    was hashed with tokens after it, which no other block has told yet)."""
 
     domain: int  # of holds; negative: no key
     chain: int = 0
@@ -106,6 +107,8 @@ class Group:
             parent = self.nodes.get(event.parent)
             if type(parent) is not Node or parent.domain < 0 or self._holds.domains[parent.domain].size != size:
                 return False
+            if parent.key != parent.chain:
+                return False
             key = keys.one(tokens, parent.chain)
         self.nodes[block] = Node(domain, key, key, 1)
         shelf.refs[block] = 1
@@ -122,6 +125,8 @@ class Group:
         elif size < pages.CANONICAL:
             size = pages.CANONICAL
         domain = self._holds.domain(adapter, size)
+        if isinstance(parent, Node) and parent.key != parent.chain and event.parent is not None:
+            self._reveal(event.parent, parent)
         if size == event.block_size and not isinstance(parent, pages.Page):
             return self._name_blocks(event, domain, None if parent is None else parent.chain, new=new)
         return self._name_pages(event, domain, parent, new=new)
@@ -153,7 +158,12 @@ class Group:
                 node.domain, node.chain, node.key = domain, link, key
                 self.nameless -= 1
                 self._hold_everywhere(block, node)
-            elif not isinstance(node, Node) or node.chain != link or node.key != key or node.domain != domain:
+            elif not isinstance(node, Node) or node.chain != link or node.domain != domain:
+                self._make_ambiguous(block, node)
+                node = Node(domain, link, key)
+            elif node.key != key and key == link:
+                self._reveal(block, node)
+            elif node.key != key and node.key != link:  # two lookaheads under one hash
                 self._make_ambiguous(block, node)
                 node = Node(domain, link, key)
             named.append((block, node))
@@ -251,6 +261,15 @@ class Group:
                 self._holds.drop(node.domain, node.key, shelf.tier)
         node.domain = AMBIGUOUS
 
+    def _reveal(self, block: batch.Hash, node: Node) -> None:
+        """A block that was hidden for its lookahead counts by its tokens: what stands below it is what it looked at."""
+        if self.nodes.get(block) is node:
+            for shelf in self.shelves.values():
+                if block in shelf.refs:
+                    self._holds.drop(node.domain, node.key, shelf.tier)
+                    self._holds.add(node.domain, node.chain, shelf.tier)
+        node.key = node.chain
+
     def _hold_everywhere(self, block: batch.Hash, node: Node) -> None:
         for shelf in self.shelves.values():
             if block in shelf.refs:
@@ -340,7 +359,8 @@ def extra_of(event: batch.Stored, number: int) -> bytes | None:
 def salted(event: batch.Stored, base: int | None) -> tuple[list[int], list[int]]:
     """Chain and held keys of blocks that depend on more than tokens.
 
-    A lookahead counts for the last block's held key only: children are told apart by their own tokens (IDX-11).
+    A lookahead counts for the last block's held key only, and until a block below it is known: then that one's tokens
+    say the same (IDX-11).
     """
     assert event.tokens is not None
     width = event.block_size * 4

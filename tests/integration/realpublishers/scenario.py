@@ -61,9 +61,9 @@ class Story:
         )
 
     def alone(self, name: str, **more: Any) -> forms.Stored:
-        """A first block of other tokens."""
-        said: dict[str, Any] = {"block_hashes": [self.hash(name)], "token_ids": self.others[:SIZE]} | more
-        return forms.Stored(parent_block_hash=None, block_size=SIZE, **said)
+        """The first block of other tokens, or what `more` says."""
+        said: dict[str, Any] = {"block_hashes": [self.hash(name)], "token_ids": self.others[:SIZE]}
+        return forms.Stored(**{"parent_block_hash": None, "block_size": SIZE} | said | more)
 
     def holds(self, *numbers: int, tiers: int = kvwire.T1, adapter: str = "") -> None:
         self.held |= {(adapter, SIZE, self.chain[number]): tiers for number in numbers}
@@ -142,10 +142,13 @@ class Story:
             self.hidden += 1
             yield [self.alone("image", extra_keys=[[("img-1", -2), "tenant-a"]])]
         if self.has("lookahead_token_ids"):
+            two = {"block_hashes": [self.hash("l0"), self.hash("l1")], "token_ids": self.others[: 2 * SIZE]}
             self.held["", SIZE, self.other_chain[0]] = kvwire.T1
             self.hidden += 1
-            two = {"block_hashes": [self.hash("l0"), self.hash("l1")], "token_ids": self.others[: 2 * SIZE]}
-            yield [self.alone("", **two, lookahead_token_ids=[[self.others[SIZE]], [99]])]
+            yield [self.alone("", **two, lookahead_token_ids=[[self.others[SIZE]], [self.others[2 * SIZE]]])]
+            self.held["", SIZE, self.other_chain[1]] = kvwire.T1  # the block below tells what that one looked at
+            below = {"block_hashes": [self.hash("l2")], "token_ids": self.others[2 * SIZE : 3 * SIZE]}
+            yield [self.alone("", **below, parent_block_hash=self.hash("l1"), lookahead_token_ids=[[99]])]
 
     def _groups(self) -> Iterator[list[forms.Event]]:
         if self.has("kv_cache_spec_kind"):

@@ -300,7 +300,7 @@ def test_blocks_with_more_than_tokens_are_held_and_never_equal_plain_ones(event:
     )
     got = held(event, child)
     assert len(got) == 2
-    assert not set(got) & ({CHAIN[0]} if event.lookahead else set(CHAIN))
+    assert set(got) & set(CHAIN) == ({CHAIN[0]} if event.lookahead else set())
     assert held(event, child, remove(1), remove(2)) == {}
 
 
@@ -315,11 +315,38 @@ def test_salted_and_plain_blocks_of_one_batch_both_apply() -> None:
     assert len(held(store([1], salt="t"), store([2]))) == 2
 
 
-def test_a_lookahead_hides_the_last_block_and_not_its_children() -> None:
-    """IDX-11."""
-    got = held(store([1, 2], lookahead=keys.pack_tokens([7])), store([3], 2, TOKENS[32:48]))
-    assert set(got) & set(CHAIN) == {CHAIN[0], CHAIN[2]}
-    assert len(got) == 3
+AHEAD = keys.pack_tokens([7])
+
+
+def test_a_lookahead_hides_the_last_block_until_one_below_it_is_known() -> None:
+    """IDX-11: the tokens of the block below are the ones that were looked ahead to."""
+    events = [store([1, 2], lookahead=AHEAD), store([3], 2, TOKENS[32:48], lookahead=AHEAD)]
+    assert len(held(events[0])) == 2
+    assert set(held(events[0])) & set(CHAIN) == {CHAIN[0]}
+    assert len(held(*events)) == 3
+    assert set(held(*events)) & set(CHAIN) == {CHAIN[0], CHAIN[1]}
+    assert held(*events, store([4], 3, TOKENS[48:64])) == dict.fromkeys(CHAIN[:4], T1)
+    assert held(*events, remove(1), remove(2), remove(3)) == {}
+
+
+CUTS = {
+    "last in the second": [store([1, 2, 3]), store([1, 2], lookahead=AHEAD)],
+    "last in the first": [store([1, 2], lookahead=AHEAD), store([1, 2, 3])],
+}
+
+
+@pytest.mark.parametrize("events", CUTS.values(), ids=CUTS)
+def test_a_block_is_one_content_wherever_the_events_about_it_end(events: list[batch.Stored]) -> None:
+    """IDX-11: two requests with one beginning, each in an event of its own length."""
+    here = after(*events)
+    assert set(serverview.settled(here)) == {("", 16, key) for key in CHAIN[:3]}
+    assert here.counters.ambiguous == 0
+    assert held(*events, remove(1), remove(2), remove(1), remove(2), remove(3)) == {}
+
+
+def test_two_lookaheads_under_one_hash_are_believed_for_neither() -> None:
+    here = after(store([1], lookahead=AHEAD), store([1], lookahead=keys.pack_tokens([8])))
+    assert (serverview.settled(here), here.counters.ambiguous) == ({}, 1)
 
 
 def test_an_adapter_named_like_a_salt_shares_nothing_with_it() -> None:
