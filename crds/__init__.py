@@ -1,0 +1,1 @@
+"""The Structs of custom resources, as their manifests spell them."""

@@ -1,0 +1,9 @@
+"""Which replica holds which prefix, and what a router is told.
+
+    the fold       index ─ replicas ─ contents ─ holdings ─ domain     keys
+    its limits     limits ─ visibility                                 policies
+    the question   request ─ question ─ lookup ─ ranking ─ affinity    explain
+    for others     views · outcomes · vitals
+
+Everything here is pure: bytes and times come in, data comes out.
+"""
