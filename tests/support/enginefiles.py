@@ -1,8 +1,8 @@
 """The KV event modules of vLLM and SGLang as they were released, for tests that run the engines' own publishers.
 
 Taken from the public packages on first use (enginefetch.py) and kept in ~/.cache/warmlog-tests: about 25 kB of text per
-module, some 20 MB over the network for all of them, once. None of it is part of this repository. Each file is checked
-against its pinned hash whenever it is used, for it is run.
+module, 12 MB over the network for all of them, once. None of it is part of this repository. Each file is checked
+against its pinned hash in every run, for it is run.
 
 Which releases: releases.json beside the tests; `version` to `until` have the same module, byte for byte.
 A module that cannot be had skips its tests by name, and fails them under WARMLOG_REQUIRE_REAL=1.
