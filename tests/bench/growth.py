@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -91,7 +91,7 @@ def index_point(holds: int, replicas: int) -> dict[str, float]:
     rng = random.Random(7)
     before = resident()
     fleet = Fleet(replicas)
-    kept: list[list[array[int]]] = [[] for _ in range(replicas)]
+    kept: list[list[Sequence[int]]] = [[] for _ in range(replicas)]
     stored = 0
     turn = 0
     while stored < holds:
@@ -112,7 +112,7 @@ def index_point(holds: int, replicas: int) -> dict[str, float]:
     }
 
 
-def steady(fleet: Fleet, kept: list[list[array[int]]], replicas: int, rng: random.Random) -> float:
+def steady(fleet: Fleet, kept: list[list[Sequence[int]]], replicas: int, rng: random.Random) -> float:
     """CPU microseconds per operation, at this size; messages are made beforehand."""
     feed: list[tuple[str, bytes]] = []
     for turn in range(STEADY // 128):
@@ -129,7 +129,7 @@ def steady(fleet: Fleet, kept: list[list[array[int]]], replicas: int, rng: rando
     return (time.process_time() - started) / (len(feed) * 64) * 1e6
 
 
-def walks(fleet: Fleet, kept: list[list[array[int]]], rng: random.Random) -> float:
+def walks(fleet: Fleet, kept: list[list[Sequence[int]]], rng: random.Random) -> float:
     """CPU microseconds of a decision over 512 keys, half of them held by the replica that is asked about."""
     governed = policies.UNKNOWN
     asked = []
