@@ -4,6 +4,8 @@ Until it has caught up for the first time the index is half filled: `caught_up` 
 would answer messages of long ago; those that are still wanted are given then), and lookups must say so. When the stream
 lost its end the index is folded again from the start: losing the tail costs cache misses, never wrong answers.
 
+Servers that have folded the same messages give the same answers: while the stream moves, time is the newest message's.
+
 Not here: appending edges and sending orders (they are handed to `on_outcome`), the fold itself (handlers/prefixindex).
 Rules: design.md section 3; section 5 ("work is large").
 """
@@ -24,6 +26,7 @@ SLICE_NS: Final = 2_000_000
 _CHECK_EVERY: Final = 16  # messages between two looks at the clock
 TICK_SECONDS: Final = 0.25
 _SKEW_SAMPLES: Final = 64
+MOVING_NS: Final = 1_000_000_000  # a stream that brought something within this time moves
 
 
 class Indexer:
@@ -43,6 +46,7 @@ class Indexer:
         self.last = 0  # the stream's end when we began
         self._kv, self._make, self._on_outcome, self._clock = kv, make_index, on_outcome, clock
         self._skews: list[int] = []
+        self._lost: list[index.Spoken] = []  # what was known before the stream lost its end
 
     @property
     def behind(self) -> int:
@@ -50,8 +54,11 @@ class Indexer:
         return 0 if self.caught_up else max(0, self.last - self.index.position)
 
     def now(self) -> int:
-        """The stream's clock now, in nanoseconds: ours, less what the newest messages show it to be ahead."""
-        return max(self._clock() - (min(self._skews) if self._skews else 0), self.index.time_ns)
+        """The stream's clock now, in nanoseconds. While the stream moves it stands at its newest message, so that time
+        is a part of the position; else it is our clock, less what the newest messages show it to be ahead."""
+        reached = self.index.time_ns
+        ours = self._clock() - (min(self._skews) if self._skews else 0)
+        return ours if ours - reached >= MOVING_NS else reached
 
     async def run(self) -> None:
         while True:
@@ -62,6 +69,7 @@ class Indexer:
                     await self._fold(batch)
             except store.Regressed as error:
                 log.warning("the stream lost its end, the index is folded again", reason=str(error))
+                self._lost = self._lost or self.index.spoken()
                 self.index, self.caught_up, self.incarnation = self._make(), False, ""
             except store.Unavailable as error:
                 log.warning("WARMLOG_KV cannot be read now", reason=str(error))
@@ -78,8 +86,9 @@ class Indexer:
             if not self.caught_up:
                 log.info("the index has caught up", position=self.index.position, blocks=self.index.blocks())
                 self.caught_up = True
-                for outcome in self.index.ask_again(self.now()):
+                for outcome in self.index.ask_again(self.now(), self._lost):
                     self._on_outcome(outcome)
+                self._lost = []
             return
         apply, on_outcome = self.index.apply, self._on_outcome
         until = time.perf_counter_ns() + SLICE_NS

@@ -8,7 +8,7 @@ messages give the same `dump()`. `tick` is for what time does: silence, expiry, 
     the current session, n + 1         applied
     the current session, n or less     ignored (redelivery), counted
     the current session, n + 2 or more applied as far as it stands alone; the replica becomes unknown (replicas.py)
-    an older session                   dropped; its subscriber is told `fenced`, once
+    an older session                   dropped; its subscriber is told `fenced`, every 5 s at most
     a session that nobody knows        dropped; a keyframe is asked for, its begin then carries the rank
 
 A server calls `tick` only when it has caught up: before that, silence is only distance.
@@ -18,8 +18,8 @@ Times are nanoseconds since the epoch.
 Rules: design.md section 3; docs/design/0001-kv-wire.md; IDX-04, IDX-05, IDX-12, TR-03.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from eventstore import kvwire, subjects
 from handlers.prefixindex import domain, holdings, limits, outcomes, policies, replicas
@@ -33,6 +33,15 @@ FORGET_AFTER: Final = 3600 * replicas.SECOND  # a gone replica is remembered thi
 ADAPTERS: Final = 1024  # of one replica
 _number: Final = int.from_bytes
 _STRANGERS: Final = 10_000  # sessions without a begin that are remembered, so that orders are not repeated too fast
+
+
+class Spoken(NamedTuple):
+    """A session, and the last n that was heard of it."""
+
+    tenant: str
+    name: str
+    session: str
+    n: int
 
 
 class Index:
@@ -118,24 +127,24 @@ class Index:
     ) -> outcomes.Outcomes:
         if replica is not None and message.session in replica.past:
             # By name, not by rank: the first begin of an older session, stored twice, seems to have begun just now.
-            return self._fence(replica, message.session)
+            return self._fence(replica, message.session, time_ns)
         if isinstance(message, kvwire.Begin):
             if replica is None:
                 replica = replicas.Replica(place.tenant, place.replica, self._open)
                 self.fleet[place.tenant, place.replica] = replica
             self._strangers.pop((place.tenant, place.replica, message.session), None)
             if replica.session and (message.rank or sequence) <= replica.rank:
-                return self._fence(replica, message.session)
+                return self._fence(replica, message.session, time_ns)
             return self._advance(sequence, time_ns, subject, replica, message)
         if isinstance(message, kvwire.Bye):
             return ()
         return self._ask_stranger(time_ns, place, message.session)
 
-    def _fence(self, replica: replicas.Replica, session: str) -> outcomes.Outcomes:
-        """Tell an older session that it has a successor; once, for what it still sends is dropped anyway."""
-        if replica.past.get(session):
+    def _fence(self, replica: replicas.Replica, session: str, time_ns: int) -> outcomes.Outcomes:
+        """Tell an older session that it has a successor; not with every message, but again: an order may be lost."""
+        if time_ns - replica.past.get(session, 0) < replicas.ASK_EVERY:
             return ()
-        replica.remember(session)
+        replica.remember(session, told_ns=time_ns)
         reason = f"session {replica.session} began later"
         return (outcomes.Order(replica.tenant, replica.name, "fenced", session, reason),)
 
@@ -228,18 +237,44 @@ class Index:
         self.upkeep(budget)
         return tuple(found)
 
-    def ask_again(self, now_ns: int) -> outcomes.Outcomes:
+    def ask_again(self, now_ns: int, known: Sequence[Spoken] = ()) -> outcomes.Outcomes:
         """Every keyframe that is wanted now, whenever it was asked for: once a server has caught up, for the orders
-        of its catching up were kept back. Strangers that were silent too long are left out."""
-        found = [
-            replica.order(replica.reason, now_ns)
-            for replica in self.fleet.values()
-            if replica.state == "unknown" and replica.staging is None
-        ]
-        for who in self.strangers(now_ns):
-            self._strangers[who] = now_ns
-            found.append(_recognise(*who))
+        of its catching up were kept back. Strangers that were silent too long are left out.
+
+        `known` is what an index knew of the same stream before it lost its end. What is folded now may be older than
+        that: such content counts no more, and who said the rest is asked, for an idle one would not speak by itself.
+        """
+        found: list[outcomes.Outcome] = []
+        for replica in self.fleet.values():
+            if replica.state == "unknown" and replica.staging is None:
+                found.append(replica.order(replica.reason, now_ns))
+            replica.past = dict.fromkeys(replica.past, 0)
+        for who in known:
+            found += self._outdated(who, now_ns)
+        for stranger in self.strangers(now_ns):
+            self._strangers[stranger] = now_ns
+            found.append(_recognise(*stranger))
         return tuple(found)
+
+    def _outdated(self, known: Spoken, now_ns: int) -> Sequence[outcomes.Outcome]:
+        """The stream's end is lost, and with it the end of this session or all of it."""
+        replica = self.fleet.get(known[:2])
+        if replica is not None and replica.session == known.session:
+            if replica.n >= known.n or replica.state == "unknown":
+                return ()
+            return replica.lose(f"messages up to n {known.n} were lost with the stream's end", self.position, now_ns)
+        if replica is not None:
+            replica.retire(f"session {known.session} spoke before the stream lost its end", now_ns)
+        self._strangers[known.tenant, known.name, known.session] = now_ns
+        return ()
+
+    def spoken(self) -> list[Spoken]:
+        """Who speaks, and how far it was heard: for the index that replaces this one."""
+        return [
+            Spoken(tenant, name, replica.session, replica.n)
+            for (tenant, name), replica in self.fleet.items()
+            if replica.session and not replica.ended
+        ]
 
     def strangers(self, now_ns: int) -> list[tuple[str, str, str]]:
         """(tenant, name, session) of those that speak, and whose begin was not seen: it has left the stream."""

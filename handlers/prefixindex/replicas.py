@@ -93,7 +93,7 @@ class Replica:
         self.silent = False
         self.ended = False  # by a bye: only a newer session may speak again
         self.seen_event = False  # a key was seen in this session
-        self.past: dict[str, bool] = {}  # older sessions -> whether their zombie was told
+        self.past: dict[str, int] = {}  # older sessions -> when their zombie was told, 0 for never
         self.heard_ns = self.event_ns = self.asked_ns = self.state_since_ns = 0
         self.stats: kvwire.Stats | None = None
         self.relief = 1.0  # 1 - pressure, within 0..1
@@ -175,6 +175,12 @@ class Replica:
         self._settle()
         return [self.edge("gap", reason, sequence)]
 
+    def retire(self, reason: str, time_ns: int) -> None:
+        """What is known is of an earlier session than one that is known to have spoken: it counts no more."""
+        self._drop()
+        self.reason = reason
+        self.state_since_ns = self.asked_ns = time_ns  # not asked: the other session is
+
     def begin(self, message: kvwire.Begin, subject: str, sequence: int, time_ns: int) -> list[outcomes.Outcome]:
         """A keyframe starts; of a newer session, so does its life."""
         found: list[outcomes.Outcome] = []
@@ -214,7 +220,7 @@ class Replica:
             why += f"; Pod uid {self.uid} became {message.uid}"
         self._drop()
         if had:
-            self.remember(had, told=False)
+            self.remember(had)
         self.past.pop(message.session, None)
         self.subject, self.uid, self.session = subject, message.uid, message.session
         self.model, self.scheme = message.model, message.scheme
@@ -342,10 +348,10 @@ class Replica:
         """Ask for a keyframe again, if the last time was long enough ago."""
         return [self.order(self.reason, now_ns)] if now_ns - self.asked_ns >= ASK_EVERY else []
 
-    def remember(self, session: str, *, told: bool = True) -> None:
-        """An older session, and whether its subscriber was told that it is fenced."""
+    def remember(self, session: str, *, told_ns: int = 0) -> None:
+        """An older session, and when its subscriber was told that it is fenced."""
         self.past.pop(session, None)
-        self.past[session] = told
+        self.past[session] = told_ns
         while len(self.past) > _PAST:
             del self.past[next(iter(self.past))]
 

@@ -69,6 +69,18 @@ async def test_an_empty_stream_is_caught_up_at_once() -> None:
     assert rig.indexer.caught_up
 
 
+async def test_who_spoke_in_the_lost_end_of_the_stream_is_asked_for_a_keyframe() -> None:
+    rig = Rig()
+    await rig.publish(begin(0), ops(1, 7, 8), end(2, 7, 8))
+    await rig.run()
+    assert rig.outcomes
+    rig.outcomes.clear()
+    rig.kv.lose_end(0)
+    await rig.publish(begin(0, "other"))
+    await rig.run()
+    assert [(one.order, one.session) for one in rig.outcomes if isinstance(one, outcomes.Order)] == [("keyframe", "s")]
+
+
 async def test_a_stream_that_lost_its_end_is_folded_again_from_the_start() -> None:
     rig = Rig()
     await rig.publish(begin(0), ops(1, 7, 8), end(2, 7, 8))

@@ -222,7 +222,7 @@ def test_a_bye_ends_the_session(scene: Scene) -> None:
     assert scene.state == "complete"
 
 
-def test_a_newer_session_takes_over_and_the_older_one_is_told_once(scene: Scene) -> None:
+def test_a_newer_session_takes_over_and_the_older_one_is_told(scene: Scene) -> None:
     newer = scene.newer().holds([44])
     assert edges(scene.stream.put(newer, newer.begin())) == ["restart"]
     assert (scene.state, scene.replica.blocks) == ("unknown", 0)
@@ -230,6 +230,54 @@ def test_a_newer_session_takes_over_and_the_older_one_is_told_once(scene: Scene)
     assert scene.say(scene.speaker.ops({66: 1}), scene.speaker.beat(), scene.speaker.bye("fenced")) == []
     scene.stream.put(newer, newer.chunk(), newer.end())
     assert scene.stream.contents(newer) == {("", 44): 1}
+    scene.stream.now += 5 * kvspeaker.SECOND
+    assert orders(scene.say(scene.speaker.beat())) == [("fenced", "s1")], "the order may have been lost"
+
+
+def test_a_zombie_that_was_met_while_a_server_caught_up_is_told_when_it_speaks_again(scene: Scene) -> None:
+    newer = scene.newer()
+    scene.stream.start(newer)
+    assert orders(scene.say(scene.speaker.beat())) == [("fenced", "s1")], "kept back by a server that catches up"
+    assert scene.stream.index.ask_again(scene.stream.now) == ()
+    assert orders(scene.say(scene.speaker.beat())) == [("fenced", "s1")]
+
+
+def refolded(scene: Scene, kept: int) -> kvspeaker.Stream:
+    """Another index, over the first `kept` messages of the stream: its end is lost."""
+    again = kvspeaker.Stream()
+    again.now = scene.stream.now
+    for stored in scene.stream.stored[:kept]:
+        again.index.apply(*stored)
+    again.sequence = kept
+    return again
+
+
+def test_what_a_session_said_in_the_lost_end_of_the_stream_makes_the_rest_uncertain(scene: Scene) -> None:
+    scene.say(scene.speaker.ops({11: 0}))
+    again = refolded(scene, 3)
+    assert again.index.fleet["t", "r"].blocks == 3, "the removal is lost"
+    found = list(again.index.ask_again(again.now, scene.stream.index.spoken()))
+    assert (edges(found), orders(found)) == (["gap"], [("keyframe", "s1")])
+    assert again.index.fleet["t", "r"].state == "unknown"
+
+
+def test_a_session_that_the_stream_lost_whole_is_asked_although_it_is_idle(scene: Scene) -> None:
+    newer = scene.newer()
+    scene.stream.start(newer)
+    again = refolded(scene, 3)
+    found = list(again.index.ask_again(again.now, scene.stream.index.spoken()))
+    assert orders(found) == [("keyframe", "s2")]
+    assert again.index.fleet["t", "r"].state == "unknown", "what the earlier session held counts no more"
+    assert again.index.strangers(again.now) == [("t", "r", "s2")]
+    newer.rank = 0
+    again.put(newer, *newer.keyframe("regressed"))
+    assert again.index.fleet["t", "r"].state == "complete"
+
+
+def test_a_session_of_which_nothing_is_lost_goes_on_counting(scene: Scene) -> None:
+    again = refolded(scene, 3)
+    assert again.index.ask_again(again.now, scene.stream.index.spoken()) == ()
+    assert again.index.fleet["t", "r"].state == "complete"
 
 
 def test_a_begin_that_repeats_an_older_rank_is_fenced(scene: Scene) -> None:
