@@ -58,6 +58,13 @@ class EngineAddress(msgspec.Struct, frozen=True):
     replay: str | None
 
 
+class ServerAddress(msgspec.Struct, frozen=True):
+    """Where one server listens, as http://host:port."""
+
+    lookup: str
+    admin: str
+
+
 class Process:
     """A child process with its log file."""
 
@@ -111,7 +118,8 @@ class Lab:
         self.processes: dict[str, Process] = {}
         self.nats: natsserver.NatsServer | None = None
         self.engines: dict[str, EngineAddress] = {}
-        self.lookup = self.admin = ""
+        self.lookup = self.admin = ""  # of the server that is called "server"
+        self.servers: dict[str, ServerAddress] = {}
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> "Lab":
@@ -189,27 +197,34 @@ class Lab:
         ]
         return await self._spawn(f"subscriber-{spec.name}", ["-m", "warmlog", "subscriber", *words])
 
-    async def start_server(self, *, lookup_port: int = 0, admin_port: int = 0, policies: str = "") -> Process:
+    async def start_server(
+        self, *, name: str = "server", lookup_port: int = 0, admin_port: int = 0, policies: str = ""
+    ) -> Process:
+        """Start one, until it is ready. Each name is a server of its own on the same log."""
         lookup, admin = lookup_port or free_port(), admin_port or free_port()
-        self.lookup, self.admin = f"http://127.0.0.1:{lookup}", f"http://127.0.0.1:{admin}"
+        address = ServerAddress(f"http://127.0.0.1:{lookup}", f"http://127.0.0.1:{admin}")
+        self.servers[name] = address
+        if name == "server":
+            self.lookup, self.admin = address.lookup, address.admin
         words = [
             f"--nats={self.nats_url}",
             f"--nats-token-file={self.directory / 'token'}",
             f"--http-bind-address=127.0.0.1:{lookup}",
             f"--snapshot-bind-address=127.0.0.1:{admin}",
             "--insecure-disable-auth",
+            f"--instance={name}",
             "--moment-interval=1s",
             "--log-max-bytes=256Mi",
             "--kv-max-bytes=512Mi",
             *([f"--policies={policies}"] if policies else []),
         ]
-        process = await self._spawn("server", ["-m", "warmlog", "server", *words])
-        await self.until(self.ready, what="the server to be ready", process=process)
+        process = await self._spawn(name, ["-m", "warmlog", "server", *words])
+        await self.until(lambda: self.ready(name), what=f"{name} to be ready", process=process)
         return process
 
-    async def ready(self) -> bool:
+    async def ready(self, name: str = "server") -> bool:
         with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-            async with self.http.get(f"{self.lookup}/readyz") as answer:
+            async with self.http.get(f"{self.servers[name].lookup}/readyz") as answer:
                 return answer.status == 200
         return False
 

@@ -72,7 +72,6 @@ class Server:
         self.skipped = 0
         self.registry = metrics.Registry()
         self._orders: asyncio.Queue[outcomes.Order] = asyncio.Queue(maxsize=10_000)
-        self._summary: bytes = b""
         self._edge = lookups.LookupEdge(
             self.decide,
             credit=lambda credit: self.indexer.index.credit(credit),
@@ -114,7 +113,16 @@ class Server:
                     detail=request.Detail("starting", "the index is still being read; see /readyz"),
                 )
             )
-        return lookup.decide(known, known.policies, question, self.indexer.now(), started_ns=started_ns, clock=clock)
+        decision = lookup.decide(
+            known, known.policies, question, self.indexer.now(), started_ns=started_ns, clock=clock
+        )
+        return self._positioned(decision) if question.explain else decision
+
+    def _positioned(self, decision: lookup.Decision) -> lookup.Decision:
+        """With the position that it was taken at: two servers' answers can be compared where that is the same."""
+        position = store.Position(self.indexer.incarnation, self.indexer.index.position)
+        response = msgspec.structs.replace(decision.response, position=str(position))
+        return lookup.Decision(response, decision.credit)
 
     def snapshot(self) -> bytes:
         return msgspec.json.encode(views.snapshot(self.indexer.index))
@@ -171,6 +179,12 @@ class Server:
                     subjects.kv_control_subject(order.tenant, order.replica), msgspec.json.encode(control)
                 )
 
+    async def share_questions(self) -> None:
+        """Take part in `wlq.lookup` once this server is ready: until then others answer better."""
+        while not self.readiness().ready:  # noqa: ASYNC110 - partly a matter of time
+            await asyncio.sleep(0.02)
+        await lookups.serve_nats(self.bus, self._edge)
+
     async def follow_log(self) -> None:
         """Policies and what is told already. Read whole at the start: keyframes come with a later issue."""
         after = 0
@@ -185,7 +199,7 @@ class Server:
             except store.Regressed as error:
                 log.warning("the control log lost its end and is folded again", reason=str(error))
                 after, self.policies = 0, policies.UNKNOWN
-                self.chronicle.told.clear()
+                self.chronicle.forget()
             except store.Unavailable as error:
                 log.warning("WARMLOG cannot be read now", reason=str(error))
                 await asyncio.sleep(0.5)
@@ -194,8 +208,9 @@ class Server:
         decoded = events.decode(stored)
         if isinstance(decoded, events.Undecodable):
             log.warning("an event is left out", sequence=stored.sequence, reason=decoded.reason)
+            self.chronicle.fold(stored, None)
             return
-        self.chronicle.fold(decoded.data)
+        self.chronicle.fold(stored, decoded.data, live=self.log_read.is_set())
         folded = policies.fold(self.policies, stored.subject, decoded.data)
         if folded is not self.policies:
             self.policies = folded
@@ -205,30 +220,20 @@ class Server:
 
     async def tell_moments(self) -> None:
         interval = self.values["moment-interval"]
-        last = -1
         while True:
-            known, incarnation = self.indexer.index, self.indexer.incarnation
-            if self.indexer.caught_up and known.position != last:
-                last = known.position
-                moment = events.Moment(kv_sequence=last, kv_incarnation=incarnation)
-                self.chronicle.put(moment, id=f"moment:{incarnation}:{last}:{time.time_ns()}", subject=subjects.MOMENT)
+            if self.indexer.caught_up:
+                position = self.indexer.index.position
+                moment = events.Moment(kv_sequence=position, kv_incarnation=self.indexer.incarnation)
+                self.chronicle.moment(moment, interval=interval)
             await asyncio.sleep(interval)
 
     async def tell_summaries(self) -> None:
+        interval = self.values["summary-interval"]
         while True:
-            await asyncio.sleep(self.values["summary-interval"])
-            known, incarnation = self.indexer.index, self.indexer.incarnation
-            if not self.indexer.caught_up:
-                continue
-            summary = views.summary(known, shard="0", incarnation=incarnation)
-            content = msgspec.json.encode(summary.replicas)
-            if content != self._summary:
-                self._summary = content
-                self.chronicle.put(
-                    summary,
-                    id=f"index.summarised:{incarnation}:{known.position}:0",
-                    subject=subjects.index_subject("0"),
-                )
+            await asyncio.sleep(interval)
+            if self.indexer.caught_up:
+                summary = views.summary(self.indexer.index, shard="0", incarnation=self.indexer.incarnation)
+                self.chronicle.summary(summary, interval=interval)
 
     def tell_settings(self) -> None:
         told = self.values.told(FLAGS)
@@ -252,7 +257,6 @@ class Server:
                 await self._first(self.log_read.wait(), stop)
                 self.tell_settings()
                 await self.bus.hear(orders.ALL_ORDERS, self.box.hear)
-                await lookups.serve_nats(self.bus, self._edge)
                 running += [
                     tasks.create_task(work)
                     for work in (
@@ -262,6 +266,7 @@ class Server:
                         self.give_orders(),
                         self.tell_moments(),
                         self.tell_summaries(),
+                        self.share_questions(),
                     )
                 ]
                 await stop.wait()

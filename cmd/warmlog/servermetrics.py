@@ -31,6 +31,12 @@ def register(server: Server) -> None:
     read("gauge", "warmlog_index_behind_messages", "To read until caught up.", source=lambda: server.indexer.behind)
     read("counter", "warmlog_chronicle_appended_total", "Events appended.", source=lambda: told.appended)
     read("counter", "warmlog_chronicle_dropped_total", "Events given up.", source=lambda: told.dropped)
+    read(
+        "counter",
+        "warmlog_chronicle_told_total",
+        "Events that another server had told when their turn came.",
+        source=lambda: told.told_by_others,
+    )
     read("gauge", "warmlog_chronicle_waiting_events", "Events that wait for the log.", source=lambda: told.waiting)
 
 

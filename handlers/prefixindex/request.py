@@ -273,7 +273,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LookupResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """`lookup_latency_us` is an int64 and therefore a string in JSON. `detail` and `explain` are ours."""
+    """`lookup_latency_us` is an int64 and therefore a string in JSON. `detail`, `explain` and `position` are ours; the
+    last two come only with `explain`. `position` is how much of WARMLOG_KV was known, as incarnation:sequence."""
 
     replica_scores: list[ReplicaScore] = []
     reason_code: Reason
@@ -281,6 +282,7 @@ class LookupResponse(msgspec.Struct, frozen=True, kw_only=True):
     adapter_id: str = ""
     detail: Detail | msgspec.UnsetType = msgspec.UNSET
     explain: list[Facts] | msgspec.UnsetType = msgspec.UNSET
+    position: str | msgspec.UnsetType = msgspec.UNSET
 
 
 encode = msgspec.json.Encoder().encode
