@@ -1,0 +1,64 @@
+"""`make bench-peers`: the peer's indexer and ours over the same bytes and the same questions, as one table.
+
+    python -m tests.bench.peers.run [--replicas 8 64] [--wires mixed array map private] [--rounds 3] [--out FILE]
+
+The first wire is measured whole, `--rounds` times; of the others only the answers are compared, on a shorter history.
+Figures are medians over rounds; percentiles are those of each round first. The peer's figure is that of its better
+number of threads, cell by cell. Exit 1 when a bar is missed, 0 when the peer is not installed (one line says how).
+"""
+
+import argparse
+import asyncio
+import importlib.util
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from tests.bench.peers import report, rounds
+
+LONG, SHORT = 26_000_000, 5_000_000
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--replicas", type=int, nargs="+", default=[8, 64])
+    parser.add_argument("--wires", nargs="+", default=["mixed", "array", "map", "private"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rate", type=float, default=100_000)
+    parser.add_argument("--tokens", type=int, default=LONG)
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    if importlib.util.find_spec("dynamo") is None:
+        print("the peer is not installed: no wheel ai-dynamo-runtime for this Python or machine; nothing was compared")
+        return 0
+    found: list[dict[str, object]] = []
+    for replicas in given.replicas:
+        for number, wire in enumerate(given.wires):
+            rates = rounds.Rates(stream=given.rate, timed=number == 0)
+            for _ in range(given.rounds if number == 0 else 1):
+                with tempfile.TemporaryDirectory(prefix="warmlog-peers-") as directory:
+                    seen = asyncio.run(
+                        rounds.measure(
+                            Path(directory),
+                            replicas=replicas,
+                            wire=wire,
+                            tokens=given.tokens if number == 0 else min(SHORT, given.tokens),
+                            rates=rates,
+                            threads=tuple(given.threads) if number == 0 else tuple(given.threads[-1:]),
+                        )
+                    )
+                for one in seen:
+                    found.append({"replicas": replicas, "wire": wire, **msgspec.to_builtins(one, str_keys=True)})
+                    print(report.line(replicas, wire, one), flush=True)
+                if given.out:
+                    given.out.parent.mkdir(parents=True, exist_ok=True)
+                    given.out.write_text("".join(json.dumps(one) + "\n" for one in found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
