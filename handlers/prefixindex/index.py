@@ -8,7 +8,7 @@ messages give the same `dump()`. `tick` is for what time does: silence, expiry, 
     the current session, n + 1         applied
     the current session, n or less     ignored (redelivery), counted
     the current session, n + 2 or more applied as far as it stands alone; the replica becomes unknown (replicas.py)
-    an older session                   dropped; its subscriber is told `fenced`, every 5 s at most
+    an older session                   dropped; its subscriber is told `fenced`, every second at most
     a session that nobody knows        dropped; a keyframe is asked for, its begin then carries the rank
 
 A server calls `tick` only when it has caught up: before that, silence is only distance.
@@ -35,6 +35,16 @@ _number: Final = int.from_bytes
 _STRANGERS: Final = 10_000  # sessions without a begin that are remembered, so that orders are not repeated too fast
 
 
+_Who = tuple[str, str, str]  # tenant, name, session
+
+
+class _Stranger(NamedTuple):
+    """When a session whose begin was not seen was heard last, and when it was asked for a keyframe."""
+
+    heard_ns: int
+    told_ns: int
+
+
 class Spoken(NamedTuple):
     """A session, and the last n that was heard of it."""
 
@@ -58,7 +68,7 @@ class Index:
         self.redelivered = 0
         self.skipped = 0
         self._subjects: dict[str, replicas.Replica] = {}  # where the current session of a replica speaks
-        self._strangers: dict[tuple[str, str, str], int] = {}  # (tenant, name, session) -> when it was told
+        self._strangers: dict[_Who, _Stranger] = {}
         self._serving: dict[tuple[str, str, str], dict[str, replicas.Replica]] = {}  # (tenant, model, scheme) -> name
 
     # The fold --------------------------------------------------------------------------------------------------------
@@ -150,14 +160,23 @@ class Index:
 
     def _ask_stranger(self, time_ns: int, place: subjects.KVSubject, session: str) -> outcomes.Outcomes:
         who = (place.tenant, place.replica, session)
-        told = self._strangers.get(who)
-        if told is not None and time_ns - told < replicas.ASK_EVERY:
-            return ()
+        told = self._strangers[who].told_ns if who in self._strangers else 0
+        self._meet(who, time_ns, told)
+        return self._recognised(who, time_ns)
+
+    def _meet(self, who: _Who, heard_ns: int, told_ns: int = 0) -> None:
         self._strangers.pop(who, None)
         if len(self._strangers) >= _STRANGERS:
             del self._strangers[next(iter(self._strangers))]
-        self._strangers[who] = time_ns
-        return (_recognise(*who),)
+        self._strangers[who] = _Stranger(heard_ns, told_ns)
+
+    def _recognised(self, who: _Who, now_ns: int) -> outcomes.Outcomes:
+        """Ask a stranger who it is, unless that was done just now."""
+        stranger = self._strangers[who]
+        if now_ns - stranger.told_ns < replicas.ASK_EVERY:
+            return ()
+        self._strangers[who] = stranger._replace(told_ns=now_ns)
+        return (outcomes.Order(*who[:2], "keyframe", who[2], "the begin of this session was not seen"),)
 
     def _advance(
         self, sequence: int, time_ns: int, subject: str, replica: replicas.Replica, message: kvwire.AnyMessage
@@ -234,6 +253,8 @@ class Index:
                 del self.fleet[tenant, name]
                 self._subjects.pop(replica.subject, None)
                 self._leave(replica, (tenant, replica.model, replica.scheme))
+        for who in self.strangers(now_ns):
+            found += self._recognised(who, now_ns)
         self.upkeep(budget)
         return tuple(found)
 
@@ -252,8 +273,8 @@ class Index:
         for who in known:
             found += self._outdated(who, now_ns)
         for stranger in self.strangers(now_ns):
-            self._strangers[stranger] = now_ns
-            found.append(_recognise(*stranger))
+            self._meet(stranger, self._strangers[stranger].heard_ns)
+            found += self._recognised(stranger, now_ns)
         return tuple(found)
 
     def _outdated(self, known: Spoken, now_ns: int) -> Sequence[outcomes.Outcome]:
@@ -265,7 +286,7 @@ class Index:
             return replica.lose(f"messages up to n {known.n} were lost with the stream's end", self.position, now_ns)
         if replica is not None:
             replica.retire(f"session {known.session} spoke before the stream lost its end", now_ns)
-        self._strangers[known.tenant, known.name, known.session] = now_ns
+        self._meet((known.tenant, known.name, known.session), now_ns)
         return ()
 
     def spoken(self) -> list[Spoken]:
@@ -276,10 +297,9 @@ class Index:
             if replica.session and not replica.ended
         ]
 
-    def strangers(self, now_ns: int) -> list[tuple[str, str, str]]:
+    def strangers(self, now_ns: int) -> list[_Who]:
         """(tenant, name, session) of those that speak, and whose begin was not seen: it has left the stream."""
-        heard = now_ns - replicas.SILENT_AFTER - replicas.ASK_EVERY
-        return [who for who, told in self._strangers.items() if told >= heard]
+        return [who for who, one in self._strangers.items() if now_ns - one.heard_ns <= replicas.SILENT_AFTER]
 
     def upkeep(self, budget: int = domain.SLICE) -> int:
         """One slice of sweeping, compacting and capping; returns the work done, 0 when there is none left."""
@@ -375,10 +395,6 @@ def _crowded(replica: _Replica, message: kvwire.AnyMessage) -> str | None:
         if held is not None:
             named |= held.holdings.keys()
     return f"{len(named)} adapters on one replica; at most {ADAPTERS} are kept" if len(named) > ADAPTERS else None
-
-
-def _recognise(tenant: str, name: str, session: str) -> outcomes.Order:
-    return outcomes.Order(tenant, name, "keyframe", session, "the begin of this session was not seen")
 
 
 def _flaw(message: kvwire.AnyMessage, place: subjects.KVSubject, sequence: int) -> str | None:

@@ -26,7 +26,7 @@ from handlers.prefixindex import contents, holdings, outcomes, vitals
 
 SECOND: Final = 1_000_000_000
 SILENT_AFTER: Final = 15 * SECOND
-ASK_EVERY: Final = 5 * SECOND  # an order may be lost; it is repeated, but not with every message
+ASK_EVERY: Final = SECOND  # an order may be lost; it is repeated, but not with every message
 STATISTICS_EVERY: Final = 30 * SECOND
 _PAST: Final = 16  # older sessions remembered
 _SMOOTH: Final = frozenset({"asked", "interval"})  # reasons for a keyframe that do not cast doubt on the old content

@@ -13,7 +13,9 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from eventstore import store, streams
@@ -42,8 +44,7 @@ def mounts() -> bool:
     """Whether this process may mount a tmpfs (a container's root often may not)."""
     if os.geteuid() != 0:
         return False
-    probe = Path("/tmp") / f"warmlog-faults-{os.getpid()}"
-    probe.mkdir()
+    probe = Path(tempfile.mkdtemp(prefix="warmlog-mount-"))
     try:
         done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(probe)], capture_output=True)
         if done.returncode == 0:
@@ -183,7 +184,7 @@ class House(lab.Lab):
             case "kill server":
                 await self._kill_server(fault.hold)
             case "server lags":
-                await self._stop("server", "server", fault.hold, self._server_ready)
+                await self._stop("server", "server", fault.hold)
             case "kill subscriber":
                 await self._kill_subscriber(fault)
             case "stop subscriber":
@@ -336,10 +337,7 @@ class House(lab.Lab):
         await self.nats_answers()
         down.until = time.monotonic()
 
-    async def _server_ready(self) -> None:
-        await self.until(self.ready, what="the server to be ready", within=PATIENCE)
-
-    async def _stop(self, part: str, process: str, hold: float, healthy: object = None) -> None:
+    async def _stop(self, part: str, process: str, hold: float) -> None:
         """SIGSTOP, then SIGCONT."""
         down = self.parts.disturb(part, time.monotonic())
         child = self.processes[process].child
@@ -348,8 +346,8 @@ class House(lab.Lab):
             await asyncio.sleep(hold)
         finally:
             child.send_signal(signal.SIGCONT)
-        if healthy is not None:
-            await self._server_ready()
+        if part == "server":
+            await self.until(self.ready, what="the server to be ready", within=PATIENCE)
         down.until = time.monotonic()
 
     async def _kill_subscriber(self, fault: schedule.Fault) -> None:
@@ -441,7 +439,7 @@ class House(lab.Lab):
 
 
 @contextlib.contextmanager
-def _ballast(path: Path) -> "contextlib.AbstractContextManager[None]":  # type: ignore[misc]
+def _ballast(path: Path) -> Iterator[None]:
     """Fill the disk that `path` lies on, to its last byte; empty it afterwards."""
     with path.open("wb", buffering=0) as file:
         for size in (_MIB, 4096, 1):
@@ -449,6 +447,6 @@ def _ballast(path: Path) -> "contextlib.AbstractContextManager[None]":  # type: 
                 while file.write(b"\0" * size) == size:
                     pass
     try:
-        yield  # type: ignore[misc]
+        yield
     finally:
         path.unlink()

@@ -25,11 +25,13 @@ import msgspec
 from eventstore import store
 from eventstore.jetstream import store as jetstream
 from tests.faults import audit, house, load, oracle, schedule
-from warmlog import lab
+from warmlog import lab, natsserver
 
 HEAD = 0.4
 TAIL = 3.0
 ROUNDS_PER_LAB = 8
+#: What a process that does not come back looks like from here: a failed round. Anything else is a fault of the harness.
+TROUBLE = (lab.LabError, natsserver.NatsServerError, store.StoreError, aiohttp.ClientError, TimeoutError)
 _ASKED_AT_END = 12  # prefixes of each engine
 _OLDER_AT_END = 40  # prompts of the last minute, most of which were evicted in part
 
@@ -94,7 +96,7 @@ class Lodge:
             await self._ask_all()
             self._judge(report, healthy)
             report.violations += audit.audit(await self._stored(), self.load.probes)
-        except* (lab.LabError, store.StoreError) as trouble:
+        except* TROUBLE as trouble:
             report.violations += [oracle.Violation("not healed", "", f"{one}") for one in leaves(trouble)]
         report.answers = len(self.load.answers)
         report.generated = self.load.generated - before[0]
@@ -210,6 +212,17 @@ async def rounds(seed: str, first: int, count: int, *, only: Sequence[str] = ())
                     if failed:
                         report.kept = keep(directory)
                     yield report
+        except TROUBLE as trouble:
+            yield Report(
+                seed,
+                number,
+                str(schedule.trait(f"{seed}:{number}", mounts=mounts)),
+                ["none: the lab did not start"],
+                [],
+                [oracle.Violation("not healed", "", str(trouble))],
+                kept=keep(directory),
+            )
+            number += 1
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
