@@ -24,7 +24,7 @@ import msgspec
 
 from eventstore import store
 from eventstore.jetstream import store as jetstream
-from tests.faults import audit, house, load, oracle, schedule
+from tests.faults import audit, house, load, oracle, schedule, suffering
 from warmlog import lab, natsserver
 
 HEAD = 0.4
@@ -67,6 +67,7 @@ class Lodge:
 
     def __init__(self, where: house.House, seed: str, first: int, only: Sequence[str] = ()) -> None:
         self.house, self.seed, self.only = where, seed, only
+        self.faults = suffering.Faults(where)
         self.load = load.Load(where, f"{seed}:{first}")
         self.judge = oracle.Judge(where.engine_of, where.parts)
 
@@ -109,7 +110,7 @@ class Lodge:
 
         async def one(fault: schedule.Fault) -> None:
             await asyncio.sleep(max(0.0, begin + fault.at - time.monotonic()))
-            await self.house.suffer(fault)
+            await self.faults.suffer(fault)
 
         async with asyncio.TaskGroup() as tasks:
             for fault in plan:

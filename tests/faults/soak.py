@@ -86,6 +86,12 @@ def shares(first: int, count: int, jobs: int) -> list[tuple[int, int]]:
     return [(at, after - at) for at, after in itertools.pairwise(cuts)]
 
 
+def _terminate(children: Sequence[asyncio.subprocess.Process]) -> None:
+    for child in children:
+        if child.returncode is None:
+            child.terminate()
+
+
 async def run_jobs(flags: argparse.Namespace, out: Path) -> list[rounds.Report]:
     """The same rounds in several processes, each with a lab of its own."""
     files = []
@@ -101,7 +107,7 @@ async def run_jobs(flags: argparse.Namespace, out: Path) -> list[rounds.Report]:
         )
         children.append(child)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, lambda: [child.terminate() for child in children])
+        asyncio.get_running_loop().add_signal_handler(number, _terminate, children)
     await asyncio.gather(*(child.wait() for child in children))
     out.write_bytes(b"".join(part.read_bytes() for part in files if part.exists()))
     for part in files:
