@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from eventstore import addresses
+
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+")
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
@@ -54,6 +56,11 @@ def address(text: str) -> tuple[str, int]:
 
 
 def text(value: str) -> str:
+    return value
+
+
+def url(value: str) -> str:
+    """An address, or several with commas. What stands before its @ or after its ? is never told to others."""
     return value
 
 
@@ -99,7 +106,11 @@ class Values(dict[str, Any]):
 
     def told(self, flags: Sequence[Flag]) -> dict[str, str]:
         """What may be told to others: every value as text, secrets left out."""
-        return {flag.name: str(self[flag.name]) for flag in flags if not flag.secret}
+        return {
+            flag.name: addresses.shown(self[flag.name]) if flag.read is url else str(self[flag.name])
+            for flag in flags
+            if not flag.secret
+        }
 
 
 def _reader(flag: Flag) -> Callable[[str], Any]:

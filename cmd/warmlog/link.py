@@ -9,10 +9,10 @@ from pathlib import Path
 from eventstore import store
 from eventstore.jetstream import connect
 from warmlog import place
-from warmlog.flags import Flag, UsageError, Values
+from warmlog.flags import Flag, UsageError, Values, url
 
 FLAGS = (
-    Flag("nats", "address of NATS, as nats://host:4222 or several with commas", ""),
+    Flag("nats", "address of NATS, as nats://host:4222 or several with commas", "", url),
     Flag("nats-token-file", "file with a token"),
     Flag("nats-user", "user name; its password comes from --nats-password-file"),
     Flag("nats-password-file", "file with the password"),

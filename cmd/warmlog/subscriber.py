@@ -21,7 +21,7 @@ from typing import Final
 
 import structlog
 
-from eventstore import store
+from eventstore import addresses, store
 from eventstore.jetstream import bus, kvlog
 from subscribers import metrics as telemetry
 from subscribers.http import admin, hotpath, status
@@ -54,11 +54,13 @@ def named(text: str) -> str:
 
 
 FLAGS: Final = (
-    flags.Flag("engine-endpoint", "the engine's PUB socket (rank 0)", "tcp://127.0.0.1:5557"),
-    flags.Flag("replay-endpoint", "its replay socket (rank 0); without one a restart leaves the replica partial"),
+    flags.Flag("engine-endpoint", "the engine's PUB socket (rank 0)", "tcp://127.0.0.1:5557", flags.url),
+    flags.Flag(
+        "replay-endpoint", "its replay socket (rank 0); without one a restart leaves the replica partial", "", flags.url
+    ),
     flags.Flag("data-parallel-size", "ranks of the engine, each at port + rank", "1", flags.at_least(1)),
     flags.Flag("topic", "subscribe to topics with this prefix; empty is everything"),
-    flags.Flag("server", "nats://host:port, or http(s)://host:port of a server's intake", None),
+    flags.Flag("server", "nats://host:port, or http(s)://host:port of a server's intake", None, flags.url),
     flags.Flag("token-file", "bearer token for an http(s) server, read again when it changes"),
     flags.Flag("ca-file", "PEM file of the authority of an https server"),
     flags.Flag("replica-id", "how a router names this engine, usually the Pod's name", None, named),
@@ -85,7 +87,10 @@ FLAGS: Final = (
     ),
     flags.Flag("silent-after", "warn when nothing was ever received for this long", "30s", flags.duration),
     flags.Flag(
-        "engine-metrics-url", "the engine's Prometheus page; empty scrapes nothing", "http://127.0.0.1:8000/metrics"
+        "engine-metrics-url",
+        "the engine's Prometheus page; empty scrapes nothing",
+        "http://127.0.0.1:8000/metrics",
+        flags.url,
     ),
     flags.Flag("stats-interval", "how often it is read", "10s", flags.duration),
     flags.Flag("engine-cache-size-bytes", "size of the engine's KV cache, to report bytes", "0", flags.size),
@@ -309,7 +314,9 @@ async def connect(values: flags.Values, wiring: Wiring, closing: contextlib.Asyn
         def real(who: session.Identity) -> sink.Sink:
             return sink.NatsSink(kv, lines, tenant=who.tenant, model=who.model, replica=who.replica)
     else:
-        raise flags.UsageError(f"--server: {target!r} has no scheme; give nats://host:port or http(s)://host:port")
+        raise flags.UsageError(
+            f"--server: {addresses.shown(target)!r} has no scheme; give nats://host:port or http(s)://host:port"
+        )
 
     async def join(who: session.Identity, late: LateSink) -> None:
         one = real(who)

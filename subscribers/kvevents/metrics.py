@@ -19,7 +19,7 @@ import aiohttp
 import msgspec
 import structlog
 
-from eventstore import kvwire
+from eventstore import addresses, kvwire
 from subscribers.kvevents import exposition
 
 log = structlog.get_logger()
@@ -239,11 +239,19 @@ class Scraper:
         self.failures += 1
         if self.failures != STALE_AFTER:
             return False
-        reason = str(error) or type(error).__name__
-        log.error("load_signal_stale", url=self.url, failures=self.failures, error=reason)
+        log.error("load_signal_stale", url=addresses.shown(self.url), failures=self.failures, error=_reason(error))
         return True
 
     def _succeeded(self) -> None:
         if self.failures >= STALE_AFTER:
-            log.info("load_signal_recovered", url=self.url, failures=self.failures)
+            log.info("load_signal_recovered", url=addresses.shown(self.url), failures=self.failures)
         self.failures = 0
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, without the URL that some of aiohttp's errors repeat with its password."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"it answers {error.status} {error.message}"
+    if isinstance(error, aiohttp.InvalidURL):
+        return "this is no URL"
+    return str(error) or type(error).__name__

@@ -22,7 +22,7 @@ import msgspec
 import structlog
 import yarl
 
-from eventstore import kvwire, store, subjects
+from eventstore import addresses, kvwire, store, subjects
 
 log = structlog.get_logger(__name__)
 
@@ -126,13 +126,15 @@ class IntakeSink:
         """Raises store.Misconfigured for a URL or a CA file that can never work. `timeout` is for one message."""
         parts = parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-            raise store.Misconfigured(f"{url!r} is no intake URL; expected http(s)://host:port")
+            raise store.Misconfigured(f"{addresses.shown(url)!r} is no intake URL; expected http(s)://host:port")
         path = "/".join(parse.quote(name, safe="") for name in (tenant, replica))
         address = f"{url.rstrip('/')}/v1/intake/kv/{path}?{parse.urlencode({'model': model})}"
         self._url = yarl.URL(address, encoded=True)
         self._token = None if token_file is None else TokenFile(token_file)
         if self._token is not None and parts.scheme == "http":
-            log.warning("the token is sent over http:// and can be read on the way; prefer https://", url=url)
+            log.warning(
+                "the token is sent over http:// and can be read on the way; prefer https://", url=addresses.shown(url)
+            )
         self._tls: ssl.SSLContext | bool = True
         if ca_file is not None:
             try:

@@ -88,6 +88,38 @@ def test_secrets_are_not_told() -> None:
     assert "token" not in parse(["--server=a", "--token=t"], {}).told(DECLARED)
 
 
+ADDRESSES_TOLD = [
+    ("nats://nats:4222", "nats://nats:4222"),
+    ("nats://me:sEcReT@nats:4222", "nats://***@nats:4222"),
+    ("nats://t0ken@nats:4222", "nats://***@nats:4222"),
+    ("nats://a:x@h:1,nats://b:y@h:2", "nats://***@h:1,nats://***@h:2"),
+    ("nats://a:x,y@h:1,tls://h:2", "nats://***@h:1,tls://h:2"),
+    ("nats://a:x@y/z@h:1", "nats://***@h:1"),
+    ("nats://a:x://y@h:1", "nats://***@h:1"),
+    ("a:x://y@h:1", "***@h:1"),
+    ("nats://a:x?y@h:1", "nats://***@h:1"),
+    ("me:sEcReT@nats:4222", "***@nats:4222"),
+    ("http://127.0.0.1:8000/metrics?key=sEcReT", "http://127.0.0.1:8000/metrics?***"),
+    ("tcp://*:5557", "tcp://*:5557"),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("given", "told"), ADDRESSES_TOLD, ids=[given for given, _ in ADDRESSES_TOLD])
+def test_settings_tell_an_address_without_its_secrets(given: str, told: str) -> None:
+    declared = (flags.Flag("server", "where to", "", flags.url),)
+    assert flags.Values(server=given).told(declared) == {"server": told}
+
+
+@pytest.mark.parametrize("role", ["server", "subscriber"])
+def test_no_address_of_a_role_is_told_whole(role: str) -> None:
+    declared = cli.parser_of(role)[1]
+    addresses = [flag.name for flag in declared if flag.name.endswith(("nats", "server", "url", "endpoint"))]
+    assert addresses
+    values = flags.Values({flag.name: "nats://me:sEcReT@h:1?key=sEcReT" for flag in declared})
+    assert not [name for name in addresses if "sEcReT" in values.told([f for f in declared if f.name == name])[name]]
+
+
 @pytest.mark.parametrize(("words", "code"), [([], 2), (["--help"], 0), (["--version"], 0), (["servr"], 2)], ids=str)
 def test_the_programs_own_words(words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(words) == code
