@@ -4,17 +4,18 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check bench soak clean
+.PHONY: help demo test check bench bench-peers soak clean
 
 help:
 	@echo "make demo    run the main job once, from engines' events to a routed prompt (sets up $(VENV) first)"
 	@echo "make test    every test"
 	@echo "make check   layout, style, types, import contracts, unit tests: under a minute"
 	@echo "make bench   measured rows: index, append, replay"
+	@echo "make bench-peers    a peer's indexer and ours over the same bytes: ARGS='--replicas 8 --rounds 1' for less"
 	@echo "make soak    ROUNDS=100 SEED=1: rounds of faults, judged; the table is written to build/soak-1.md"
 	@echo "make clean   remove $(VENV) and caches"
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml hatch_build.py handlers/prefixindex/_native.c
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
@@ -36,6 +37,19 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.run
+
+# The peer's wheel is large, and none of it is needed elsewhere: an environment of its own. Where it cannot be installed,
+# one line says so and nothing fails.
+PEERS := build/bench
+$(PEERS)/.ready: pyproject.toml hatch_build.py handlers/prefixindex/_native.c
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[bench]' \
+	  || { echo "the peer (wheel ai-dynamo-runtime) cannot be installed here; ours alone is measured"; \
+	       $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'; }
+	touch $@
+
+bench-peers: $(PEERS)/.ready
+	$(PEERS)/bin/python -m tests.bench.peers.run --out build/peers.jsonl $(ARGS)
 
 ROUNDS ?= 100
 SEED   ?= 1

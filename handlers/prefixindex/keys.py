@@ -8,6 +8,9 @@ choose the domain in which a key is looked up.
 Blocks that an engine keyed with more than their tokens (cache salt, images, embeddings) chain through `salted`, so
 they can never equal the plain chain of the same tokens.
 
+The loop over blocks is done by the native helper (_native.c) where there is one; `chain_in_python` and `one_in_python`
+are what it must equal, and what runs without it.
+
 Rules: spec of the reference fingerprint, frozen across languages (golden vectors in tests/conformance);
 design.md section 3.
 """
@@ -19,7 +22,15 @@ from typing import Final
 
 import xxhash
 
+try:
+    from handlers.prefixindex import _native
+except ImportError:  # no compiler when this was installed
+    _native = None  # type: ignore[assignment]
+
+native = _native
+
 SEED: Final = 1337
+_NATIVE_TOKENS: Final = 16  # the smallest block that the helper hashes; smaller ones are rare
 _hash = xxhash.xxh3_64_intdigest
 
 
@@ -38,6 +49,12 @@ def content(block: bytes) -> int:
 
 def chain(packed: bytes, block_size: int, parent: int | None = None) -> list[int]:
     """Keys of every whole block of packed tokens, below `parent` when there is one."""
+    if native is not None and block_size >= _NATIVE_TOKENS:
+        return native.chain(packed, block_size, parent)
+    return chain_in_python(packed, block_size, parent)
+
+
+def chain_in_python(packed: bytes, block_size: int, parent: int | None = None) -> list[int]:
     keys: list[int] = []
     width = block_size * 4
     if width <= 0:
@@ -52,6 +69,12 @@ def chain(packed: bytes, block_size: int, parent: int | None = None) -> list[int
 
 def one(block: bytes, parent: int | None = None) -> int:
     """The key of exactly one block of packed tokens: `chain` for the case of nearly all events."""
+    if native is not None and len(block) >= 4 * _NATIVE_TOKENS:
+        return native.one(block, parent)
+    return one_in_python(block, parent)
+
+
+def one_in_python(block: bytes, parent: int | None = None) -> int:
     key = _hash(block, SEED)
     return key if parent is None else _hash(parent.to_bytes(8, "little") + key.to_bytes(8, "little"), SEED)
 

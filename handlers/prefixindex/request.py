@@ -102,6 +102,13 @@ _camel_documents = msgspec.json.Decoder(_CamelDocument)
 
 def decode(body: bytes) -> LookupRequest:
     """A JSON question."""
+    if (read := _lifted(body)) is not None:
+        return _asked(*read)
+    return decode_in_python(body)
+
+
+def decode_in_python(body: bytes) -> LookupRequest:
+    """As `decode`, without the native helper."""
     try:
         document = _documents.decode(body)
         if document.model_id is None and document.tenant_id is None:
@@ -110,6 +117,37 @@ def decode(body: bytes) -> LookupRequest:
                 document = camel
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(f"not a LookupRouteRequest in JSON: {error}") from None
+    return _asked(document, _tokens(document.token_ids) if document.token_ids else b"")
+
+
+_FIELD: Final = b'"token_ids"'
+_MARK: Final = 1 << 32  # no token id: stands in a document where the array was lifted out
+_MARKED: Final = b"[%d]" % _MARK
+
+
+def _lifted(body: bytes) -> tuple[_Document, bytes] | None:
+    """The array of token ids read by the native helper, and the document without it. None for a body that has none, or
+    one about which there is any doubt: it is then read in Python, or refused with the line that says what is wrong."""
+    if keys.native is None or (at := body.find(_FIELD)) < 0:
+        return None
+    after = at + len(_FIELD)
+    start = body.find(b"[", after, after + 4)
+    if start < 0 or body[after:start].strip() != b":" or (read := keys.native.tokens(body, start)) is None:
+        return None
+    packed, end = read
+    rest = b"%b%b%b" % (body[:start], _MARKED, body[end:])
+    if b"\\" in rest or rest.count(b"token_ids") != 1:  # the name in another spelling, in a text, or twice
+        return None
+    try:
+        document = _documents.decode(rest)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if document.token_ids != [_MARK] or (document.model_id is None and document.tenant_id is None):
+        return None  # not the document's own, or in lowerCamelCase
+    return document, packed
+
+
+def _asked(document: _Document, tokens: bytes) -> LookupRequest:
     chain, odd = _chain(document.block_hashes) if document.block_hashes else ([], ())
     counts = document.block_token_counts or []
     slo = document.slo
@@ -123,7 +161,7 @@ def decode(body: bytes) -> LookupRequest:
         chain=chain,
         odd_hashes=odd,
         block_token_counts=_counts(counts),
-        tokens=_tokens(document.token_ids) if document.token_ids else b"",
+        tokens=tokens,
         prompt_text=document.prompt_text or "",
         ttft_ms=_i32("slo.ttft_ms", slo.ttft_ms or 0) if slo else 0,
         tbt_ms=_i32("slo.tbt_ms", slo.tbt_ms or 0) if slo else 0,

@@ -1,0 +1,130 @@
+"""The native helper says what Python says, for every input. Excluded: what it all means (test_request, conformance)."""
+
+import contextlib
+import json
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handlers.prefixindex import keys, request
+
+if keys.native is None:
+    if os.environ.get("WARMLOG_REQUIRE_REAL") == "1":
+        raise RuntimeError("WARMLOG_REQUIRE_REAL=1 and the native helper was not built: see hatch_build.py")
+    pytest.skip("the native helper was not built", allow_module_level=True)
+
+U64 = st.integers(0, 2**64 - 1)
+TOKEN = st.integers(0, 2**32 - 1)
+SIZES = [16, 17, 31, 32, 33, 48, 59, 60, 61, 63, 64, 65, 128, 255, 256, 257, 272, 512, 528, 1024]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@given(data=st.data())
+def test_keys_of_a_chain_are_the_same(size: int, data: st.DataObject) -> None:
+    seed = data.draw(st.binary(min_size=1, max_size=64))
+    packed = (seed * (4 * size * 4 // len(seed) + 1))[: data.draw(st.integers(0, 4 * size * 4))]
+    parent = data.draw(st.none() | U64)
+    assert keys.native.chain(packed, size, parent) == keys.chain_in_python(packed, size, parent)
+
+
+@given(block=st.binary(min_size=64, max_size=600), parent=st.none() | U64)
+def test_the_key_of_one_block_is_the_same(block: bytes, parent: int | None) -> None:
+    assert keys.native.one(block, parent) == keys.one_in_python(block, parent)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: keys.native.chain(b"", 15, None), ValueError),
+        (lambda: keys.native.chain(b"", -16, None), ValueError),
+        (lambda: keys.native.one(b"x" * 63, None), ValueError),
+        (lambda: keys.native.one(b"x" * 64, -1), OverflowError),
+        (lambda: keys.native.one(b"x" * 64, 2**64), OverflowError),
+        (lambda: keys.native.one(b"x" * 64, "1"), TypeError),
+        (lambda: keys.native.chain("text", 16), TypeError),
+    ],
+)
+def test_what_it_cannot_do_is_refused(call: object, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        call()  # type: ignore[operator]
+
+
+@given(ids=st.lists(TOKEN, min_size=1, max_size=40), separator=st.sampled_from([",", ", ", " ,\n\t", ",\r\n  "]))
+def test_arrays_of_token_ids_are_read_in_every_spacing(ids: list[int], separator: str) -> None:
+    text = f"[ {separator.join(map(str, ids))} ]".encode()
+    assert keys.native.tokens(b"x" + text + b"y", 1) == (keys.pack_tokens(ids), 1 + len(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[", "[]", "[1", "[1,", "[1,]", "[,1]", "[1 2]", "[1.0]", "[1e3]", "[-1]", "[-0]", "[+1]", "[01]", "[00]",
+        "[4294967296]", "[99999999999]", "[123456789012345678901234567890]", "[null]", '["1"]', "[[1]]", "[1}", "{1]",
+        "[1\x0b]", "[0x1]",
+    ],
+)  # fmt: skip
+def test_what_is_no_plain_array_is_left_to_python(text: str) -> None:
+    assert keys.native.tokens(text.encode(), 0) is None
+    assert keys.native.tokens(text.encode(), len(text)) is None
+    assert keys.native.tokens(text.encode(), -1) is None
+
+
+def outcome(read: object, body: bytes) -> object:
+    """A question, or the line that refuses it."""
+    with contextlib.suppress(request.RequestError):
+        return read(body)  # type: ignore[operator]
+    try:
+        read(body)  # type: ignore[operator]
+    except request.RequestError as error:
+        return str(error)
+
+
+def same(body: bytes) -> None:
+    assert outcome(request.decode, body) == outcome(request.decode_in_python, body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model_id":"m","tenant_id":"t","token_ids":[1,2,3]}',
+        b'{"token_ids": [1, 2, 3], "model_id": "m", "explain": true}',
+        b'{"model_id":"m","token_ids":[1],"token_ids":[2]}',
+        b'{"model_id":"m","token_ids":[1],"token\\u005fids":[2]}',
+        b'{"model_id":"m","token\\u005fids":[4294967296],"slo":{"token_ids":[7]}}',
+        b'{"model_id":"m","slo":{"token_ids":[1,2]}}',
+        b'{"model_id":"m","other":{"token_ids":[1,2]}}',
+        b'{"model_id":"m","prompt_text":"\\"token_ids\\":[1]"}',
+        b'{"model_id":"m","x\\"token_ids":[1,2]}',
+        b'{"modelId":"m","token_ids":[1,2]}',
+        b'{"modelId":"m","tokenIds":[1,2]}',
+        b'{"model_id":"m","token_ids":[4294967296]}',
+        b'{"model_id":"m","token_ids":[]}',
+        b'{"model_id":"m","token_ids":null}',
+        b'{"model_id":"m","token_ids":[1,2]',
+        b'{"model_id":7,"token_ids":[1,2]}',
+        b'{"model_id":"m","token_ids" [1,2]}',
+        b'{"model_id":"m","token_ids":\x0b[1,2]}',
+        b'{"model_id":"\xff","token_ids":[1,2]}',
+        b'"token_ids":[1,2]',
+        b'["token_ids",[1,2]]',
+    ],
+)
+def test_a_question_means_the_same_with_and_without_the_helper(body: bytes) -> None:
+    same(body)
+
+
+@given(
+    ids=st.lists(TOKEN, max_size=8),
+    compact=st.booleans(),
+    cuts=st.lists(st.tuples(st.integers(0, 200), st.binary(max_size=3)), max_size=3),
+)
+def test_damaged_questions_mean_the_same_with_and_without_the_helper(
+    ids: list[int], compact: bool, cuts: list[tuple[int, bytes]]
+) -> None:
+    fields = {"model_id": "m", "tenant_id": "t", "token_ids": ids, "slo": {"ttft_ms": 1}}
+    body = json.dumps(fields, separators=(",", ":") if compact else None).encode()
+    for at, piece in cuts:
+        body = body[: at % (len(body) + 1)] + piece + body[at % (len(body) + 1) + 1 :]
+    same(body)
