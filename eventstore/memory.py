@@ -309,6 +309,7 @@ class MemoryBus:
         if answer is None or self.faults.outage:
             raise store.Unavailable(f"nobody listens on {subject}")
         try:
-            return await asyncio.wait_for(answer(payload), timeout)
+            async with asyncio.timeout(timeout):
+                return await answer(payload)
         except TimeoutError:
             raise store.Unavailable(f"no answer on {subject} within {timeout:g} s") from None

@@ -283,7 +283,8 @@ class Demo:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        out, err = await asyncio.wait_for(child.communicate(), 30)
+        async with asyncio.timeout(30):
+            out, err = await child.communicate()
         if child.returncode:
             raise lab.LabError(
                 f"warmlog {words[0]} ended with {child.returncode}: {err.decode(errors='replace').strip()}"

@@ -7,6 +7,7 @@ your own subscriber at the printed address. --policies DIR takes CachePolicy and
 
 import argparse
 import asyncio
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -61,10 +62,9 @@ async def watch(laboratory: lab.Lab, stop: asyncio.Event) -> None:
             if not process.running and process.name not in told:
                 told.add(process.name)
                 print(f"{process.name} ended with {process.child.returncode}: {process.last_words()}", flush=True)
-        try:
-            await asyncio.wait_for(stop.wait(), 0.5)
-        except TimeoutError:
-            continue
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await stop.wait()
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:

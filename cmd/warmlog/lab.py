@@ -90,7 +90,8 @@ class Process:
         if self.running:
             self.child.send_signal(signal.SIGTERM)
             try:
-                return await asyncio.wait_for(self.child.wait(), patience)
+                async with asyncio.timeout(patience):
+                    return await self.child.wait()
             except TimeoutError:
                 self.child.kill()
         return await self.child.wait()
@@ -173,7 +174,8 @@ class Lab:
         process = await self._spawn(spec.name, ["-m", "enginesim.cli", *words], read_stdout=True)
         assert process.child.stdout is not None
         try:
-            line = await asyncio.wait_for(process.child.stdout.readline(), PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                line = await process.child.stdout.readline()
             address = msgspec.json.decode(line, type=EngineAddress)
         except (TimeoutError, msgspec.MsgspecError) as error:
             raise LabError(f"{spec.name} did not start: {process.last_words()}") from error

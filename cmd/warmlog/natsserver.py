@@ -55,7 +55,8 @@ class NatsServer:
         if self.running:
             self._process.terminate()
             try:
-                await asyncio.wait_for(self._process.wait(), _STOP)
+                async with asyncio.timeout(_STOP):
+                    await self._process.wait()
             except TimeoutError:
                 self._process.kill()
         await self._ended()
@@ -116,7 +117,8 @@ async def start(
         out.close()
     (directory / "pid").write_text(f"{process.pid}\n")
     try:
-        bound = await asyncio.wait_for(_ready(process, directory), _START)
+        async with asyncio.timeout(_START):
+            bound = await _ready(process, directory)
     except BaseException as error:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

@@ -103,7 +103,8 @@ class Connection:
         if not self.client.is_connected:  # nats-py tells it a moment after it knows
             self._connected.clear()
         try:
-            await asyncio.wait_for(self._connected.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._connected.wait()
         except TimeoutError:
             raise store.Unavailable(f"no NATS server answers: {self._last_error or 'not connected'}") from None
         self.check()

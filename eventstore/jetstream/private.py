@@ -78,7 +78,8 @@ class _Transport(TcpTransport):
         if self._io_writer is None:
             return
         try:
-            await asyncio.wait_for(self._io_writer.wait_closed(), _CLOSE_PATIENCE)
+            async with asyncio.timeout(_CLOSE_PATIENCE):
+                await self._io_writer.wait_closed()
         except TimeoutError:
             self._io_writer.transport.abort()
         except OSError:
@@ -127,8 +128,11 @@ def sid_of(subscription: Subscription) -> bytes:
 
 async def end(client: PrivateClient, *, patience: float) -> None:
     """Close for good within `patience` seconds, whatever state the server is in."""
+    if client._flush_queue is None:  # `connect` refused its arguments: there is nothing to close
+        return
     with contextlib.suppress(TimeoutError, OSError, errors.Error):
-        await asyncio.wait_for(client.close(), patience)
+        async with asyncio.timeout(patience):
+            await client.close()
     writer = getattr(client._transport, "_io_writer", None)
     if writer is not None:
         writer.transport.abort()

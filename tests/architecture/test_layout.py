@@ -47,6 +47,12 @@ def test_nothing_needs_files_outside_the_checkout() -> None:
     assert found == []
 
 
+def test_no_cancellation_is_swallowed_by_wait_for() -> None:
+    """Before Python 3.12 it returns the result when a cancellation comes together with it; asyncio.timeout never."""
+    users = [path for path in MODULES if "asyncio.wait_for(" in path.read_text()]
+    assert users == []
+
+
 def test_import_contracts_hold() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],

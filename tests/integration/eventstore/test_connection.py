@@ -61,6 +61,25 @@ async def test_a_missing_certificate_file_is_said() -> None:
         await connect.connect("nats://127.0.0.1:1", connect.Options(name="test", tls_ca="/nowhere/ca.pem"), wait=1)
 
 
+NEVER = {  # address, options; {} is a directory with a file `binary` that holds neither text nor a key
+    "no creds file": ("nats://127.0.0.1:1", {"creds": "{}/none"}),
+    "creds that are none": ("nats://127.0.0.1:1", {"creds": "{}/binary"}),
+    "no nkey file": ("nats://127.0.0.1:1", {"nkey_seed": "{}/none"}),
+    "an nkey that is none": ("nats://127.0.0.1:1", {"nkey_seed": "{}/binary"}),
+    "a port that is none": ("nats://127.0.0.1:99999", {}),
+    "no address": ("", {}),
+}
+
+
+@pytest.mark.parametrize(("address", "given"), NEVER.values(), ids=NEVER)
+async def test_what_can_never_connect_is_one_line(address: str, given: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(bytes(range(128, 256)))
+    options = connect.Options(name="test", **{field: path.format(tmp_path) for field, path in given.items()})
+    with pytest.raises(store.Misconfigured, match="cannot connect to NATS at") as refused:
+        await connect.connect(address, options, wait=2)
+    assert "\n" not in str(refused.value)
+
+
 async def test_an_outage_is_noticed_survived_and_told(nats: natsserver.Server) -> None:
     async with await connect.connect(nats.url, OPTIONS, wait=5) as made:
         heard: list[bytes] = []
