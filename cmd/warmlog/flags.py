@@ -30,6 +30,13 @@ def duration(text: str) -> float:
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
+def interval(text: str) -> float:
+    """Seconds between two rounds of work, at least 100 ms: a pause of 0 would be a loop without one."""
+    if (seconds := duration(text)) < 0.1:
+        raise ValueError(f"{text!r} is too short; write 100ms or more")
+    return seconds
+
+
 def boolean(text: str) -> bool:
     match text.lower():
         case "true" | "1" | "t":

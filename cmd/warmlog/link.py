@@ -26,13 +26,18 @@ DIR = Flag("dir", "state directory of `warmlog dev`; default $XDG_STATE_HOME/war
 
 
 def read_secret(values: Values, name: str) -> str | None:
-    """The content of the file that a flag names. Raises UsageError when it cannot be read."""
+    """The content of the file that a flag names. Raises UsageError when it cannot be read, or holds no secret."""
     if not values[name]:
         return None
     try:
-        return Path(values[name]).read_text().strip()
+        secret = Path(values[name]).read_text().strip()
     except OSError as error:
         raise UsageError(f"--{name}: cannot read {values[name]}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--{name}: {values[name]} holds bytes that are no text") from error
+    if not secret:
+        raise UsageError(f"--{name}: {values[name]} is empty")
+    return secret
 
 
 def options(values: Values, role: str) -> tuple[list[str], connect.Options]:

@@ -14,8 +14,9 @@ import contextlib
 import signal
 import socket
 import time
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
@@ -30,6 +31,7 @@ from subscribers.http import admin, health, hotpath, identity, intake, lookups, 
 from warmlog import VERSION, chronicle, cli, flags, link, logs, manifests, selftest, servermetrics
 
 log = structlog.get_logger()
+T = TypeVar("T")
 
 BODY_LIMIT: Final = 8 * 1024 * 1024
 #: After this long a server is ready although replicas are unknown: their subscribers may be dead.
@@ -42,8 +44,8 @@ FLAGS: Final = (
     flags.Flag("insecure-disable-auth", "serve without authentication; there is none yet", "false", flags.boolean),
     flags.Flag("policies", "directory of CachePolicy and CacheTenant manifests (YAML), appended at start"),
     flags.Flag("max-holds", "holds (key times replica) that may match at most", str(limits.CAP), flags.at_least(1)),
-    flags.Flag("moment-interval", "how often the two logs' positions are paired", "10s", flags.duration),
-    flags.Flag("summary-interval", "how often a changed index is summarised", "30s", flags.duration),
+    flags.Flag("moment-interval", "how often the two logs' positions are paired", "10s", flags.interval),
+    flags.Flag("summary-interval", "how often a changed index is summarised", "30s", flags.interval),
     flags.Flag("log-max-bytes", "size of WARMLOG when it is made", "1Gi", flags.size),
     flags.Flag("kv-max-bytes", "size of WARMLOG_KV when it is made", "1Gi", flags.size),
     flags.Flag("stream-replicas", "copies of both streams when they are made", "1", flags.at_least(1)),
@@ -254,7 +256,7 @@ class Server:
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(self.follow_log())]
                 ended = tasks.create_task(link.ended(self.connection))
-                await self._first(self.log_read.wait(), stop)
+                await unless(stop, self.log_read.wait())
                 self.tell_settings()
                 await self.bus.hear(orders.ALL_ORDERS, self.box.hear)
                 running += [
@@ -281,27 +283,17 @@ class Server:
             await self.log.close()
         log.info("drained and stopped")
 
-    async def _first(self, work: Any, stop: asyncio.Event) -> None:
-        """Until `work` is done or a signal came."""
-        waiting = [asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())]
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for task in waiting:
-            task.cancel()
-
 
 async def start(values: flags.Values) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     given = manifests.read(Path(values["policies"])) if values["policies"] else None
-    async with await link.open_link(values, "server", wait=None) as connection:
-        replicas = values["stream-replicas"]
-        await provision.provision(connection, streams.control_log(max_bytes=values["log-max-bytes"], replicas=replicas))
-        await provision.provision(connection, streams.kv_log(max_bytes=values["kv-max-bytes"], replicas=replicas))
-        server = Server(values, connection)
-        if given is not None:
-            appended = await manifests.append(server.log, given)
-            log.info("manifests are in the log", manifests=len(given), appended=appended)
+    async with contextlib.AsyncExitStack() as closing:
+        server = await unless(stop, prepared(values, given, closing))
+        if server is None:
+            log.info("stopped before it served")
+            return 0
         try:
             await server.serve(stop)
         except* store.Refused as refused:
@@ -309,6 +301,31 @@ async def start(values: flags.Values) -> int:
         except* store.Unavailable as away:
             raise cli.Failure(str(away.exceptions[0])) from away
     return 0
+
+
+async def prepared(
+    values: flags.Values, given: list[manifests.Manifest] | None, closing: contextlib.AsyncExitStack
+) -> Server:
+    """Connected, both streams there, the manifests in the log. Waits for NATS as long as that takes."""
+    connection = await closing.enter_async_context(await link.open_link(values, "server", wait=None))
+    await make_streams(values, connection)
+    server = Server(values, connection)
+    if given is not None:
+        appended = await manifests.append(server.log, given)
+        log.info("manifests are in the log", manifests=len(given), appended=appended)
+    return server
+
+
+async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """What `work` gives; None when a signal comes first, and then it is cancelled. Its error is raised here."""
+    working, told = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        for task in (working, told):
+            task.cancel()
+        await asyncio.gather(working, told, return_exceptions=True)
 
 
 async def make_streams(values: flags.Values, connection: connect.Connection) -> None:

@@ -92,7 +92,7 @@ FLAGS: Final = (
         "http://127.0.0.1:8000/metrics",
         flags.url,
     ),
-    flags.Flag("stats-interval", "how often it is read", "10s", flags.duration),
+    flags.Flag("stats-interval", "how often it is read", "10s", flags.interval),
     flags.Flag("engine-cache-size-bytes", "size of the engine's KV cache, to report bytes", "0", flags.size),
     flags.Flag("max-concurrency-ceiling", "requests at which pressure is 1", "256", flags.at_least(1)),
     flags.Flag("cache-tier", "which usage gauge counts", "auto", flags.one_of("auto", "kv", "gpu", "cpu")),

@@ -97,6 +97,44 @@ async def test_a_server_without_authentication_must_be_told_so() -> None:
     assert "--insecure-disable-auth is required" in said
 
 
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_server_that_waits_for_nats_ends_when_it_is_told_to(signal_number: signal.Signals) -> None:
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "warmlog", "server", "--insecure-disable-auth", "--nats=nats://127.0.0.1:1"),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert child.stderr is not None
+    try:
+        async with asyncio.timeout(20):
+            assert b"trouble with NATS" in await child.stderr.readline()
+            child.send_signal(signal_number)
+            rest = await child.stderr.read()
+            assert await child.wait() == 0
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    assert b"stopped before it served" in rest
+    assert b"Traceback" not in rest
+
+
+UNREADABLE = {
+    "bytes that are no text": bytes(range(128, 256)),
+    "is empty": b"\n",
+}
+
+
+@pytest.mark.parametrize(("says", "content"), UNREADABLE.items(), ids=UNREADABLE)
+async def test_a_token_file_that_holds_none_is_named(says: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(content)
+    words = ("--insecure-disable-auth", "--nats=nats://127.0.0.1:1", f"--nats-token-file={tmp_path / 'token'}")
+    code, err = await role("server", *words)
+    assert code == 2
+    assert err.strip().count("\n") == 0
+    assert f"--nats-token-file: {tmp_path / 'token'} " in err
+    assert says in err
+
+
 async def test_a_server_says_which_port_is_in_use(laboratory: lab.Lab) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

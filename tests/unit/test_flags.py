@@ -21,6 +21,8 @@ WRONG = [
     (flags.duration, "s"),
     (flags.duration, "-1s"),
     (flags.duration, "1d"),
+    (flags.interval, "0s"),
+    (flags.interval, "99ms"),
     (flags.size, "1.5Gi"),
     (flags.size, "10 Mi"),
     (flags.address, "8080"),
