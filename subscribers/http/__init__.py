@@ -1,6 +1,6 @@
 """The HTTP edges: the lookup port (own small server), the admin port (aiohttp), and what both are made of.
 
-    8080   hotpath ─ connection ─ routes ─ lookups        replies · health · meters
-    8081   admin ─ gate ─ intake ─ orders ─ probes        identity
-    a role without either   status
+8080   hotpath ─ connection ─ routes ─ lookups        replies · health · meters
+8081   admin ─ gate ─ intake ─ orders ─ probes        identity
+a role without either   status
 """
