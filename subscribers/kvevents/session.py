@@ -114,7 +114,8 @@ class Plan:
             return False
         self.table.drop_pending()
         first = self._wanted is None
-        self._wanted = self._wanted or "outage"
+        if self._wanted in (None, "asked"):  # at "asked" a reader goes on crediting what it has, and that is old now
+            self._wanted = "outage"
         return first
 
     def idle_until(self) -> float:

@@ -246,6 +246,22 @@ async def test_an_outage_of_any_length_ends_in_a_keyframe_and_bounds_what_waits(
 
 
 @pytest.mark.looptime
+async def test_a_keyframe_asked_for_during_an_outage_does_not_hide_that_changes_were_given_up() -> None:
+    """At `asked` the old content goes on counting until the end; removals that were given up would be credited."""
+    table, reader, voice = start()
+    table.put(*range(5_000))
+    await running(voice, 1)
+    reader.away = 3
+    table.remove(*range(5_000))
+    voice.plan.keyframe_asked("asked")
+    voice.changed()
+    await running(voice, 5)
+    last = [message for message in reader.messages if isinstance(message, kvwire.Begin)][-1]
+    assert last.reason == "outage"
+    assert reader.fold() == set()
+
+
+@pytest.mark.looptime
 async def test_a_fenced_session_stops_at_once_and_other_sessions_orders_are_not_ours() -> None:
     _, _, voice = start()
     await running(voice, 1)
