@@ -13,13 +13,15 @@ batches outgrow the snapshot, a new file is written aside and renamed over the o
 When it fails: the death of this process loses nothing that was appended (power loss may: nothing is fsynced). What
 is not whole from some record on is cut off there; that is an older position, which the engine's replay socket
 continues exactly or not at all. A file that cannot be used is kept once as *.bad and one line says why. A disk that is
-full stops the journal, says so in `broken`, and the journal starts anew when it can; the subscriber goes on.
+full stops the journal, says so in `broken`, and the journal starts anew when it can; the subscriber goes on. A drop
+that cannot be written down takes the file with it.
 
 Not here: whether the engine is still in the same life (cursor.py).
 
 Rules: design.md section 3; docs/design/0001-kv-wire.md.
 """
 
+import contextlib
 import os
 import pathlib
 from collections.abc import Iterator
@@ -220,6 +222,10 @@ class Journal:
         """
         self._mark = _Mark(None if restart else self._mark.position, coverage, epoch)
         self._append(_frame(_Drop(self._mark, scope)))  # no compaction: the table may not have been changed yet
+        if self._file is None:
+            # What is on the disk would bring back what is dropped here, and replay cannot tell (TR-15).
+            with contextlib.suppress(OSError):
+                self.path.unlink(missing_ok=True)
 
     def _append(self, frame: bytes) -> None:
         self._log += len(frame)

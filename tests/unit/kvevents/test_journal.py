@@ -419,6 +419,20 @@ def test_a_full_disk_stops_the_journal_and_not_the_subscriber(
     assert opened(tmp_path)[1].position == facts.Position(seq - 1, (seq - 1) * 11)
 
 
+def test_what_was_dropped_while_the_disk_was_full_does_not_come_back(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, _ = opened(tmp_path)
+    speak(kept, 0, STORE)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", lambda file, data: 0)
+        speak(kept, 1, CHILD)
+        kept.dropped("gpu", coverage="complete", epoch=0)
+    assert kept.broken
+    loaded = journal.load(tmp_path, IDENTITY, SETTINGS)
+    assert (loaded.position, loaded.coverage, loaded.table.count) == (None, "partial", 0)
+
+
 def test_a_record_that_only_half_fits_stops_the_journal(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
