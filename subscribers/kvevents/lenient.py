@@ -124,7 +124,9 @@ def _stored(fields: dict[str, Any]) -> batch.Stored:
     parent = fields["parent_block_hash"]
     block_size = fields.get("block_size")
     if type(block_size) is not int or block_size < 0:
-        raise Malformed(f"block_size must be a number from 0, not {block_size!r:.40}")
+        # Its value is not said: in a form that we do not know it may be the tokens, and reasons leave the Pod.
+        what = "a negative one" if type(block_size) is int else type(block_size).__name__
+        raise Malformed(f"block_size must be a number from 0, not {what}")
     lora_name = _optional(fields, "lora_name", str)
     tokens, bigram = pack(_optional(fields, "token_ids", list))
     per_block = _optional(fields, "lookahead_token_ids", list)

@@ -570,3 +570,35 @@ def test_real_payloads_with_damage_give_a_batch(name: str, data: st.DataObject) 
         patiently = decode.patient(damaged)
         # The fast way does not look into fields that we do not use, the patient one refuses broken text there too.
         assert alike(decode.decode(damaged), patiently) or "UTF-8" in repr(patiently.problems)
+
+
+CANARY = 3735928559
+SLIPPED = {
+    "a list of tokens": [CANARY] * 16,
+    "a number": CANARY,
+    "a negative one": -CANARY,
+    "text": str(CANARY),
+    "pairs": [[CANARY, CANARY, CANARY]],
+    "a map": {str(CANARY): CANARY},
+    "too large a token": [CANARY << 32],
+}
+
+
+@pytest.mark.parametrize("value", SLIPPED.values(), ids=SLIPPED)
+def test_reasons_never_say_what_a_field_held(value: Any) -> None:
+    """In a form that we do not know any field may hold the tokens, and reasons travel in keyframes and logs."""
+    stored = ["BlockStored", [1], None, [1] * 16, 16, None, "GPU", None, None, 0, None, None]
+    names = ["type", "block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name"]
+    names += ["extra_keys", "group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window"]
+    events: list[Any] = []
+    for slot in range(1, len(stored)):
+        slipped = [*stored[:slot], value, *stored[slot + 1 :]]
+        events += [slipped, dict(zip(names, slipped, strict=True)), ["BlockRemoved", *slipped[slot:]]]
+    for name in ("cache_salt", "locality", "lookahead_token_ids"):
+        events.append({**dict(zip(names, stored, strict=True)), name: value})
+    for rank in (None, value):
+        read = decode.decode(msgspec.msgpack.encode([1.0, [*events, value], rank]))
+        assert read.problems
+        said = " ".join(problem.reason for problem in read.problems)
+        assert str(CANARY) not in said
+        assert hex(CANARY)[2:] not in said
