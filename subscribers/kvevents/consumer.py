@@ -28,6 +28,7 @@ log = structlog.get_logger()
 
 _SAMPLES: Final = 16  # undecodable payloads kept for a person to look at
 _SAMPLE_BYTES: Final = 1 << 20
+_MOST_RANKS: Final = 1024  # of one socket; each costs a table, a session and a subscription
 
 
 class Table(replica.Table, Protocol):
@@ -125,6 +126,7 @@ class Consumer:
         self._clock = clock
         self._begun = False
         self._unplaced = False  # a new life was told before any batch of it came
+        self._whole = False  # everything that the engine said in this life was heard by this process
         self._broken = ""
 
     async def run(self) -> None:
@@ -144,16 +146,19 @@ class Consumer:
             case facts.NewLife() if self._unplaced:
                 # The life that nothing could prove is now known from its first batch on: the same session goes on.
                 self._unplaced = False
+                self._whole = fact.complete
                 for rank in self.ranks.values():
                     rank.replica.became(_coverage(fact.complete))
             case facts.NewLife():
                 self._begun = True
                 self._epoch += 1
                 self._unplaced = fact.seq == facts.UNKNOWN
+                self._whole = fact.complete
                 self._dropped("forget", _coverage(fact.complete), restart=True)
                 for rank in self.ranks.values():
                     rank.replica.new_life(_coverage(fact.complete), fact.reason)
             case facts.Gap():
+                self._whole = False
                 self._dropped("forget", "partial")
                 for rank in self.ranks.values():
                     rank.replica.forget(fact.reason)
@@ -168,6 +173,7 @@ class Consumer:
 
     def _attached(self, fact: facts.Attached) -> None:
         coverage = _coverage(fact.complete)
+        self._whole = fact.complete and not fact.continued
         if fact.continued:
             coverage = self._restored.coverage if self._restored else coverage
         if self._begun:
@@ -186,6 +192,8 @@ class Consumer:
         self.counters.events += len(read.events)
         self.counters.forms[read.form] = self.counters.forms.get(read.form, 0) + 1
         rank, now = self._rank(read.rank), self._clock()
+        if rank is None:
+            return
         rank.table.apply_batch(read.events, now)
         self._cleared(rank)
         if read.problems:
@@ -220,13 +228,19 @@ class Consumer:
             else:
                 log.info("the journal is written again")
 
-    def _rank(self, number: int | None) -> Rank:
+    def _rank(self, number: int | None) -> Rank | None:
+        """The rank that speaks, opened when it is new; None for one too many."""
         if number is None or number in self.ranks:
             return self.ranks[self.source.where.rank if number is None else number]
         self.counters.foreign_ranks += 1
+        if len(self.ranks) >= _MOST_RANKS:
+            if self.counters.foreign_ranks.bit_count() == 1:
+                log.warning("too many ranks speak on this socket, the rest is left out", rank=number, most=_MOST_RANKS)
+            return None
         log.info("another rank speaks on this socket", endpoint=self.source.where.events, rank=number)
         rank = self.ranks[number] = self._open_rank(number)
-        rank.replica.begin("partial" if self._own.replica.coverage == "partial" else "complete", "start")
+        # What it said before this process began, or in a gap, is not known; a journal keeps the port's own rank only.
+        rank.replica.begin(_coverage(self._whole), "start")
         return rank
 
     def _cleared(self, rank: Rank) -> None:
@@ -252,9 +266,13 @@ class Consumer:
                 reason=problem.reason,
             )
         if read.loss >= batch.Loss.STORE:
+            self._whole = False
             self._keep(fact)
         if read.loss == batch.Loss.REMOVAL:
-            rank.replica.forget(f"batch {fact.seq} may have told of removals: {read.problems[0].reason}")
+            # Whose batch it was is not known either when all of it is undecodable.
+            whole = any(problem.kind == "undecodable" for problem in read.problems)
+            for concerned in self.ranks.values() if whole else (rank,):
+                concerned.replica.forget(f"batch {fact.seq} may have told of removals: {read.problems[0].reason}")
         elif read.loss == batch.Loss.STORE:
             rank.replica.became("partial")
 

@@ -110,7 +110,8 @@ class Replica:
     async def run(self) -> None:
         await self._sink.listen(self._hear)
         while True:
-            await self._open.wait()
+            while not self._open.is_set():  # a wait ends also when the engine came and went in one breath
+                await self._open.wait()
             self._over.clear()
             speaking = self._speaking = self._next_session()
             await _until(speaking.run(), self._over)

@@ -197,6 +197,16 @@ async def test_a_gone_engine_ends_its_session_and_says_nothing_until_it_is_back(
 
 
 @pytest.mark.looptime
+async def test_an_engine_that_came_and_went_in_one_breath_is_not_spoken_for() -> None:
+    rig = Rig()
+    await rig.speak(1)
+    rig.consumer.take(ATTACHED)
+    rig.consumer.take(facts.Gone("tcp://127.0.0.1:5557", 2.0))
+    await rig.speak(60)
+    assert rig.sink.said == []
+
+
+@pytest.mark.looptime
 async def test_all_blocks_cleared_is_one_empty_keyframe_and_completes_a_partial_replica() -> None:
     rig = Rig()
     rig.consumer.take(facts.Attached(7, False, reason="first contact at batch 7"))
@@ -262,6 +272,47 @@ async def test_a_rank_in_the_payload_wins_over_the_ports_and_has_a_replica_of_it
     assert rig.others[3].table.pending == 1
     assert rig.table.pending == 1
     assert rig.journal.kept[0][:3] == ("applied", 0, False), "the journal is the port's own rank's"
+
+
+@pytest.mark.looptime
+async def test_an_undecodable_batch_may_have_been_any_ranks() -> None:
+    rig = Rig()
+    rig.consumer.take(ATTACHED)
+    rig.batch(stored(), rank=3)
+    rig.batch(raw=b"\xc1")
+    assert rig.others[3].table.pending == rig.others[3].table.count == 0
+    assert rig.others[3].replica.coverage == "partial"
+
+
+NOT_WHOLE = {
+    "the journal kept the port's own rank only": facts.Attached(7, False, continued=True),
+    "what came before is not known": facts.Attached(7, False),
+    "it may have spoken in a gap": facts.Gap(1, 2, "lost"),
+    "the life was joined late": facts.NewLife(7, False, "restart"),
+}
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("before", NOT_WHOLE.values(), ids=NOT_WHOLE)
+async def test_a_rank_learned_late_is_partial(before: facts.Fact) -> None:
+    rig = Rig(restored=consumer.Restored("complete", 0))
+    if isinstance(before, facts.Gap):
+        rig.consumer.take(ATTACHED)
+    rig.consumer.take(before)
+    rig.batch(["AllBlocksCleared"])  # the own rank is complete from here on, the other may hold what it held
+    rig.batch(stored(), rank=3)
+    assert (rig.replica.coverage, rig.others[3].replica.coverage) == ("complete", "partial")
+
+
+@pytest.mark.looptime
+async def test_ranks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer, "_MOST_RANKS", 3)
+    rig = Rig()
+    rig.consumer.take(ATTACHED)
+    for number in range(1, 100):
+        rig.batch(stored(), rank=number)
+    assert list(rig.others) == [1, 2]
+    assert rig.consumer.counters.foreign_ranks == 99
 
 
 @pytest.mark.looptime
