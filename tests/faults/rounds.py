@@ -99,6 +99,9 @@ class Lodge:
             report.violations += audit.audit(await self._stored(), self.load.probes)
         except* TROUBLE as trouble:
             report.violations += [oracle.Violation("not healed", "", f"{one}") for one in leaves(trouble)]
+        mine = asyncio.current_task()
+        if mine is not None and mine.cancelling():
+            raise asyncio.CancelledError  # a task group that met another error while it was cancelled tells only that
         report.answers = len(self.load.answers)
         report.generated = self.load.generated - before[0]
         report.appended = len(self.load.probes.acked) - before[1]
