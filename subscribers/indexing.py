@@ -46,6 +46,7 @@ class Indexer:
         self.last = 0  # the stream's end when we began
         self._kv, self._make, self._on_outcome, self._clock = kv, make_index, on_outcome, clock
         self._skews: list[int] = []
+        self._skew = 0  # the smallest of them
         self._lost: list[index.Spoken] = []  # what was known before the stream lost its end
 
     @property
@@ -101,6 +102,7 @@ class Indexer:
         if self.caught_up:
             self._skews.append(self._clock() - batch[-1].time_ns)
             del self._skews[:-_SKEW_SAMPLES]
+            self._skew = min(self._skews)
 
     async def keep_time(self) -> None:
         """Silence, expiry and upkeep. Before the index has caught up, silence is only distance."""

@@ -1,12 +1,14 @@
-/* The two loops of a lookup that Python cannot make fast: keys of a chain of token blocks, and token ids out of JSON.
+/* The three loops of a lookup that Python cannot make fast: keys of a chain of token blocks, token
+   ids out of JSON, and the walk along a chain.
 
    chain(packed, block_size, parent) -> list of int    as keys.chain_in_python, for block sizes of 16 and more
    one(block, parent) -> int                           as keys.one_in_python, for blocks of 64 bytes and more
    tokens(body, start) -> (bytes, int) or None         the JSON array of token ids that begins at body[start], packed
                                                        as u32 little-endian, and where it ends; None for anything that
                                                        is not plainly that: then Python reads it, or says what is wrong
+   runs(held, keys, standing) -> list of (int, int)    as Domain.runs_in_python, where nothing is hidden
 
-   Optional: without it handlers/prefixindex/keys.py and request.py do the same in Python, and a differential test
+   Optional: without it handlers/prefixindex/keys.py, request.py and domain.py do the same in Python, and a differential test
    keeps the two equal. Built by hatch_build.py. Only the limited API of Python 3.11 is used, so one binary serves all.
 
    XXH3-64 is written after its specification (xxHash, doc/xxhash_spec.md), for lengths of 16 and above 16 bytes.
@@ -255,12 +257,65 @@ other:
     Py_RETURN_NONE;
 }
 
+/* The walk -------------------------------------------------------------------------------------------------------- */
+
+/* Add (length, mask) to a list. The reference to `mask` is taken over. */
+static int add_run(PyObject *found, Py_ssize_t length, PyObject *mask) {
+    PyObject *run = mask == NULL ? NULL : Py_BuildValue("(nN)", length, mask);
+    int failed = run == NULL || PyList_Append(found, run) < 0;
+    Py_XDECREF(run);
+    return failed ? -1 : 0;
+}
+
+static PyObject *runs(PyObject *self, PyObject *args) {
+    PyObject *held, *keys, *standing, *nothing = NULL, *found = NULL;
+    if (!PyArg_ParseTuple(args, "O!O!O!", &PyDict_Type, &held, &PyList_Type, &keys, &PyLong_Type, &standing))
+        return NULL;
+    Py_INCREF(standing);
+    if ((nothing = PyLong_FromLong(0)) == NULL || (found = PyList_New(0)) == NULL) goto failed;
+    Py_ssize_t count = PyList_Size(keys), length = 0;
+    PyObject *last = NULL; /* borrowed: only compared */
+    for (; length < count; length++) {
+        PyObject *mask = PyDict_GetItemWithError(held, PyList_GetItem(keys, length));
+        if (mask == NULL) {
+            if (PyErr_Occurred()) goto failed;
+            mask = nothing;
+        }
+        if (mask == last) continue; /* masks are interned: a run of blocks is a run of one object */
+        last = mask;
+        PyObject *left = PyNumber_And(standing, mask);
+        if (left == NULL) goto failed;
+        int same = PyObject_RichCompareBool(left, standing, Py_EQ), any = PyObject_IsTrue(left);
+        if (same < 0 || any < 0 || (!same && length && add_run(found, length, PyNumber_Xor(standing, left)) < 0)) {
+            Py_DECREF(left);
+            goto failed;
+        }
+        Py_DECREF(standing);
+        standing = left;
+        if (!any) goto done;
+    }
+    if (length) {
+        Py_INCREF(standing);
+        if (add_run(found, length, standing) < 0) goto failed;
+    }
+done:
+    Py_DECREF(standing);
+    Py_DECREF(nothing);
+    return found;
+failed:
+    Py_XDECREF(found);
+    Py_XDECREF(nothing);
+    Py_DECREF(standing);
+    return NULL;
+}
+
 /* ----------------------------------------------------------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
     {"chain", chain, METH_VARARGS, "Keys of every whole block of packed tokens."},
     {"one", one, METH_VARARGS, "The key of exactly one block of packed tokens."},
     {"tokens", tokens, METH_VARARGS, "A JSON array of token ids, packed, and where it ends; or None."},
+    {"runs", runs, METH_VARARGS, "Leading runs of keys: length, mask of the bits whose run is exactly that long."},
     {NULL, NULL, 0, NULL},
 };
 

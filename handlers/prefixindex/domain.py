@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from eventstore import kvwire
 from handlers.prefixindex import holdings, visibility
+from handlers.prefixindex.keys import native
 
 if TYPE_CHECKING:
     from handlers.prefixindex import replicas
@@ -226,6 +227,12 @@ class Domain:
         Exact: a bit is in a run only if it holds every key of it. Bits outside `alive & among`, and runs of length 0,
         are not named.
         """
+        if native is not None and not self.hidden and type(keys) is list:
+            return native.runs(self.held, keys, self.alive & among)
+        return self.runs_in_python(keys, among)
+
+    def runs_in_python(self, keys: Sequence[int], among: int = -1) -> list[tuple[int, int]]:
+        """As `runs`, without the native helper, and where keys are hidden."""
         standing = self.alive & among
         found: list[tuple[int, int]] = []
         get, hidden = self.held.get, self.hidden

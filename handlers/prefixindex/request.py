@@ -170,25 +170,41 @@ def _asked(document: _Document, tokens: bytes) -> LookupRequest:
 
 
 _TEXTS: Final = ("model_id", "tenant_id", "hash_scheme", "adapter_id")
-_PACKED: Final = (*_TEXTS, "slo.ttft_ms", "slo.tbt_ms", "explain")
+_PACKED: Final = (*_TEXTS, "slo.ttft_ms", "ttft_ms", "slo.tbt_ms", "tbt_ms", "explain")
 
 
 def decode_packed(body: bytes, query: Mapping[str, str]) -> LookupRequest:
     """Packed token ids and query parameters. Unknown parameters are ignored."""
     if len(body) % 4:
         raise RequestError(f"{len(body)} bytes of packed token ids; expected a multiple of 4")
-    explain = query.get("explain", "").lower()
+    model, tenant, scheme, adapter, ttft, tbt, explain = _parameters(tuple(map(query.get, _PACKED)))
+    return LookupRequest(
+        model_id=model,
+        tenant_id=tenant,
+        hash_scheme=scheme,
+        adapter_id=adapter,
+        tokens=body,
+        ttft_ms=ttft,
+        tbt_ms=tbt,
+        explain=explain,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _parameters(given: tuple[str | None, ...]) -> tuple[str, str, str, str, int, int, bool]:
+    """The values of `_PACKED` in that order, read. Routers repeat theirs. Raises RequestError."""
+    model, tenant, scheme, adapter, ttft, ttft_short, tbt, tbt_short, explain = given
+    explain = (explain or "").lower()
     if explain not in ("", "0", "1", "true", "false"):
         raise RequestError(f"explain is {explain!r}; expected true or false")
-    return LookupRequest(
-        model_id=query.get("model_id", ""),
-        tenant_id=query.get("tenant_id", ""),
-        hash_scheme=query.get("hash_scheme", ""),
-        adapter_id=query.get("adapter_id", ""),
-        tokens=body,
-        ttft_ms=_i32("slo.ttft_ms", query.get("slo.ttft_ms", query.get("ttft_ms", 0)) or 0),
-        tbt_ms=_i32("slo.tbt_ms", query.get("slo.tbt_ms", query.get("tbt_ms", 0)) or 0),
-        explain=explain in ("1", "true"),
+    return (
+        model or "",
+        tenant or "",
+        scheme or "",
+        adapter or "",
+        _i32("slo.ttft_ms", (ttft_short if ttft is None else ttft) or 0),
+        _i32("slo.tbt_ms", (tbt_short if tbt is None else tbt) or 0),
+        explain in ("1", "true"),
     )
 
 

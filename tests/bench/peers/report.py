@@ -1,12 +1,21 @@
 """What was seen, as lines and as the table of docs/benchmarks.md."""
 
 import statistics
+from typing import Final
 
 from tests.bench.peers import rounds
+
+PASSES: Final = rounds.Rates().passes
 
 
 def percentile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))] if values else float("nan")
+
+
+def best(took: list[float], passes: int) -> float:
+    """Median over questions of each one's best pass: what disturbs a pass only ever adds."""
+    count = len(took) // passes
+    return statistics.median(min(took[at::count]) for at in range(count)) if count else float("nan")
 
 
 def line(replicas: int, wire: str, seen: rounds.Seen) -> str:
@@ -20,11 +29,10 @@ def line(replicas: int, wire: str, seen: rounds.Seen) -> str:
         f"wrong {sum(seen.wrong.values())}/{sum(seen.asked.values())}",
     ]
     if seen.json:
-        parts.append(
-            "json " + " ".join(f"{n}: {percentile(v, 0.5):.0f}/{percentile(v, 0.99):.0f}" for n, v in seen.json.items())
-        )
-        if seen.packed:
-            parts.append("packed " + " ".join(f"{n}: {statistics.median(v):.0f}" for n, v in seen.packed.items()))
+        for name, took, spent in (("json", seen.json, seen.json_cpu), ("packed", seen.packed, seen.packed_cpu)):
+            for blocks, values in took.items():
+                shown = f"{percentile(values, 0.5):.0f}/{percentile(values, 0.99):.0f}"
+                parts.append(f"{name} {blocks}: {shown} best {best(values, PASSES):.0f} cpu {spent[blocks]:.0f}")
         parts.append(
             f"loaded {percentile(seen.loaded, 0.5):.0f}/{percentile(seen.loaded, 0.99):.0f} late {seen.late:.1f}"
         )

@@ -29,7 +29,7 @@ class Rates(msgspec.Struct, frozen=True):
     stream: float = 100_000
     latency: float = 20_000
     probes: int = 500
-    passes: int = 2
+    passes: int = 4
     timed: bool = True  # else only answers are compared
 
 
@@ -47,8 +47,12 @@ class Seen(msgspec.Struct):
     late: float = 0.0  # seconds by which part 1 took longer than its rate allows
     wrong: dict[int, int] = {}
     asked: dict[int, int] = {}
-    json: dict[int, list[float]] = {}
+    json: dict[int, list[float]] = {}  # pass after pass, questions in order
     packed: dict[int, list[float]] = {}
+    json_cpu: dict[int, float] = {}  # of the server, per lookup
+    packed_cpu: dict[int, float] = {}
+    slow_cpu: dict[str, float] = {}  # as `cpu`, in part 2
+    slow_blocks: int = 0
 
 
 class Feeder:
@@ -145,6 +149,7 @@ class Round:
         count = self.rates.probes if self.rates.timed else 0
         rate = self.rates.latency if self.rates.timed else self.rates.stream
         requests = [one.json(probes.tokens(2, probe)) for probe in range(count)]
+        before = {name: clocks.cpu(each) for name, each in self._pids(number).items()}
         await self.feeder.tell(do="play", contender=number, part=2, rate=rate, count=count)
         while "took" not in (heard := await self.feeder.hear()):
             at, until = heard["at"], time.monotonic() + 5
@@ -152,6 +157,8 @@ class Round:
                 await asyncio.sleep(0.0005)
             seen.visible.append((time.monotonic_ns() - at) / 1e6)
         await self._settled(number, 2)
+        seen.slow_cpu = {name: clocks.cpu(each) - before[name] for name, each in self._pids(number).items()}
+        seen.slow_blocks = self.told.parts[2].operations
         grown = clocks.resident(one.server) - self._empty[number]
         seen.bytes_per_block = grown / self.told.held
 
@@ -169,15 +176,26 @@ class Round:
             ways = []
             for number, one in enumerate(self.each):
                 seen = self.seen[number]
-                ways.append((self.clients[number], [one.json(each.tokens) for each in questions], seen.json))
-                if one.packed(questions[0].tokens) is not None:
-                    ways.append((self.clients[number], [one.packed(each.tokens) for each in questions], seen.packed))
+                requests = [one.json(each.tokens) for each in questions]
+                ways.append((number, requests, seen.json, seen.json_cpu))
+                packed = [request for each in questions if (request := one.packed(each.tokens)) is not None]
+                if packed:
+                    ways.append((number, packed, seen.packed, seen.packed_cpu))
             for _ in range(self.rates.passes):
                 for start in range(0, len(questions), _TURN):
-                    for asking, requests, into in ways:
-                        asking.ask(requests[start])  # the processor's caches are another contender's
-                        took = into.setdefault(length, [])
-                        took += [asking.timed(request) / 1e3 for request in requests[start : start + _TURN]]
+                    for number, requests, took, spent in ways:
+                        self._turn(number, length, requests[start : start + _TURN], took, spent)
+            for _, requests, _, spent in ways:
+                spent[length] /= len(requests) * self.rates.passes
+
+    def _turn(
+        self, number: int, length: int, requests: list[bytes], took: dict[int, list[float]], spent: dict[int, float]
+    ) -> None:
+        asking, server = self.clients[number], self.each[number].server
+        asking.ask(requests[0])  # the processor's caches are another contender's
+        before = clocks.cpu(server)
+        took.setdefault(length, []).extend(asking.timed(request) / 1e3 for request in requests)
+        spent[length] = spent.get(length, 0.0) + (clocks.cpu(server) - before) * 1e6
 
 
 async def measure(

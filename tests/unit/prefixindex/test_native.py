@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.prefixindex import keys, request
+from handlers.prefixindex import domain, keys, request
 
 if keys.native is None:
     if os.environ.get("WARMLOG_REQUIRE_REAL") == "1":
@@ -128,3 +128,28 @@ def test_damaged_questions_mean_the_same_with_and_without_the_helper(
     for at, piece in cuts:
         body = body[: at % (len(body) + 1)] + piece + body[at % (len(body) + 1) + 1 :]
     same(body)
+
+
+@given(
+    held=st.dictionaries(st.integers(0, 30), st.integers(0, 2**70 - 1), max_size=30),
+    keys_asked=st.lists(st.integers(0, 31), max_size=200),
+    alive=st.integers(0, 2**70 - 1),
+    among=st.just(-1) | st.integers(0, 2**70 - 1),
+)
+def test_leading_runs_are_the_same(held: dict[int, int], keys_asked: list[int], alive: int, among: int) -> None:
+    place = domain.Domain(domain.DomainKey("t", "m", "s", ""))
+    place.held.update(held)
+    place.alive = alive
+    assert place.runs(keys_asked, among) == place.runs_in_python(keys_asked, among)
+
+
+@given(lengths=st.lists(st.integers(1, 300), min_size=1, max_size=6))
+def test_leading_runs_of_long_chains_are_the_same(lengths: list[int]) -> None:
+    """Replica i holds the first lengths[i] blocks: the usual shape, masks interned."""
+    place = domain.Domain(domain.DomainKey("t", "m", "s", ""))
+    place.alive = 2 ** len(lengths) - 1
+    masks = {mask: mask for mask in range(2 ** len(lengths))}
+    for key in range(max(lengths)):
+        place.held[key] = masks[sum(1 << bit for bit, length in enumerate(lengths) if key < length)]
+    chain = list(range(max(lengths) + 1))
+    assert place.runs(chain) == place.runs_in_python(chain)
