@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check bench bench-peers soak clean
+.PHONY: help demo test check bench bench-peers soak fuzz clean
 
 help:
 	@echo "make demo    run the main job once, from engines' events to a routed prompt (sets up $(VENV) first)"
@@ -13,6 +13,7 @@ help:
 	@echo "make bench   measured rows: index, append, replay"
 	@echo "make bench-peers    a peer's indexer and ours over the same bytes: ARGS='--replicas 8 --rounds 1' for less"
 	@echo "make soak    ROUNDS=100 SEED=1: rounds of faults, judged; the table is written to build/soak-1.md"
+	@echo "make fuzz    N=1000000 SEED=1: so many bad inputs for every parser of foreign bytes; see docs/fuzz.md"
 	@echo "make clean   remove $(VENV) and caches"
 
 $(READY): pyproject.toml hatch_build.py handlers/prefixindex/_native.c
@@ -56,6 +57,10 @@ SEED   ?= 1
 JOBS   ?= 1
 soak: $(READY)
 	$(BIN)/python -m tests.faults.soak --rounds $(ROUNDS) --seed $(SEED) --jobs $(JOBS) --out build/soak-$(SEED)
+
+N ?= 100000
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz.run --inputs $(N) --seed $(SEED) --jobs $(JOBS) --out build/fuzz-$(SEED)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist

@@ -12,6 +12,7 @@ from typing import NamedTuple
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-")
 _LONGEST = 254
 PARTITIONS = 64
+_PARTITION_TOKENS = frozenset(map(str, range(PARTITIONS)))
 
 
 class SubjectError(ValueError):
@@ -19,10 +20,14 @@ class SubjectError(ValueError):
 
 
 def escape(name: str) -> str:
-    """One subject token for any text; `unescape` gives the text back."""
+    """One subject token for any text; `unescape` gives the text back. Raises SubjectError for what is no text."""
     if not name:
         return "_"
-    return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in name.encode())
+    try:
+        raw = name.encode()
+    except UnicodeEncodeError:  # half a surrogate pair, as Python makes of arguments that are no UTF-8
+        raise SubjectError(f"the name {name[:80]!r} is no UTF-8 text") from None
+    return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in raw)
 
 
 def unescape(token: str) -> str:
@@ -39,7 +44,7 @@ def unescape(token: str) -> str:
                 raise SubjectError(f"{token!r} has a broken escape at {at}; expected % and two hex digits") from None
             at += 3
         else:
-            raw += token[at].encode()
+            raw += token[at].encode(errors="surrogatepass")
             at += 1
     try:
         name = raw.decode()
@@ -110,7 +115,7 @@ def kv_subject(tenant: str, model: str, replica: str) -> str:
 def parse_kv_subject(subject: str) -> KVSubject:
     """The inverse of `kv_subject`. Tenant and replica are believed from here and never from a payload."""
     parts = subject.split(".")
-    if len(parts) != 4 or parts[0] != "wlkv" or not parts[1].isdecimal() or int(parts[1]) >= PARTITIONS:
+    if len(parts) != 4 or parts[0] != "wlkv" or parts[1] not in _PARTITION_TOKENS:
         raise SubjectError(f"{subject!r} is not wlkv.<partition>.<tenant>.<replica>")
     return KVSubject(int(parts[1]), unescape(parts[2]), unescape(parts[3]))
 

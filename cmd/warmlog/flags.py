@@ -17,6 +17,7 @@ from eventstore import addresses
 
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+")
+_LONGEST: Final = 36_525 * 86_400.0
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 _SIZES: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
@@ -27,7 +28,10 @@ def duration(text: str) -> float:
         return 0.0
     if not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r} is no duration; write 100ms, 30s or 1h30m")
-    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    if seconds > _LONGEST:
+        raise ValueError(f"{text[:80]!r} is longer than a century")
+    return seconds
 
 
 def interval(text: str) -> float:
@@ -51,7 +55,10 @@ def size(text: str) -> int:
     match = re.fullmatch(r"(\d+)(|K|M|G|Ki|Mi|Gi|Ti)", text)
     if not match:
         raise ValueError(f"{text!r} is no size; write 512Mi or 2G")
-    return int(match[1]) * _SIZES[match[2]]
+    bytes_ = int(match[1]) * _SIZES[match[2]]
+    if bytes_ >= 2**63:
+        raise ValueError(f"{text[:80]!r} is more than anything holds")
+    return bytes_
 
 
 def address(text: str) -> tuple[str, int]:

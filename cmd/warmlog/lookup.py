@@ -27,6 +27,7 @@ from handlers.prefixindex import lookup, request
 from warmlog import cli, flags, link, output, past, place, when
 
 TIMEOUT: Final = 5.0  # seconds for an answer
+MOST_TOKENS: Final = 1_000_000
 #: What a score is made of, beside the matched tokens.
 FACTORS: Final = (
     ("freshness", "freshness"),
@@ -41,11 +42,16 @@ def token_ids(text: str) -> list[int]:
     if text.startswith("@"):
         return tokens_of_file(Path(text[1:]))
     found: list[int] = []
+    room = MOST_TOKENS
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         first, dots, last = part.partition("..")
         if not first.isdecimal() or (dots and not last.isdecimal()):
             raise ValueError(f"{part!r} is no token id and no range such as 1..256")
-        found += range(int(first), int(last) + 1) if dots else [int(first)]
+        more = range(int(first), int(last if dots else first) + 1)
+        room -= more.stop - more.start
+        if room < 0 or more.stop > 2**32:
+            raise ValueError(f"{part[:80]!r}: ids are at most 2**32-1, and a prompt has at most {MOST_TOKENS} of them")
+        found += more
     return found
 
 

@@ -25,6 +25,9 @@ KINDS: Final = {
 }
 API_VERSION: Final = "inferencecache.io/v1alpha1"
 SOURCE: Final = "warmlog/manifests"
+MOST_VALUES: Final = 10_000  # in one manifest: aliases of aliases would fill all memory
+#: What PyYAML raises for values that it takes for numbers, dates or its own tags, beside its own errors.
+_NO_YAML: Final = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 class ManifestError(ValueError):
@@ -59,7 +62,7 @@ def read(directory: Path) -> list[Manifest]:
     for path in sorted([*directory.glob("*.yaml"), *directory.glob("*.yml")]):
         try:
             documents = [document for document in yaml.safe_load_all(path.read_text()) if document is not None]
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        except (OSError, yaml.YAMLError, *_NO_YAML) as error:
             raise ManifestError(f"{path}: {' '.join(str(error).split())}") from error
         for document in documents:
             manifest = understood(document, path)
@@ -81,12 +84,30 @@ def understood(document: Any, path: Path) -> Manifest:
     if not isinstance(name, str) or not name:
         raise ManifestError(f"{path}: {kind} without metadata.name")
     plural, struct = KINDS[kind]
+    namespace = meta.get("namespace", "default") if isinstance(meta, dict) else "default"
+    _refuse_bombs(document, f"{path}: {kind} {name}")
+    made = Manifest(plural, str(namespace), name, {key: document[key] for key in document if key != "status"})
     try:
         msgspec.convert(document, struct)
-    except msgspec.ValidationError as error:
+        assert made.uid
+        assert made.version
+    except (msgspec.MsgspecError, subjects.SubjectError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ManifestError(f"{path}: {kind} {name}: {error}") from error
-    namespace = meta.get("namespace", "default") if isinstance(meta, dict) else "default"
-    return Manifest(plural, str(namespace), name, {key: document[key] for key in document if key != "status"})
+    return made
+
+
+def _refuse_bombs(document: Any, where: str) -> None:
+    """A few lines of YAML can stand for any number of values, or contain themselves."""
+    todo, seen = [document], 0
+    while todo:
+        value = todo.pop()
+        seen += 1
+        if seen > MOST_VALUES:
+            raise ManifestError(f"{where}: more than {MOST_VALUES} values, or an alias of itself")
+        if isinstance(value, dict):
+            todo += [*value.keys(), *value.values()]
+        elif isinstance(value, list | tuple | set):
+            todo += value
 
 
 async def append(log: store.EventStore, manifests: list[Manifest]) -> int:

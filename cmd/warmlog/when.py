@@ -27,7 +27,7 @@ def parse(text: str, now: datetime) -> When:
     if match := re.fullmatch(r"([^\s:]*[^\s:0-9][^\s:]*):([0-9]+)", text):
         return Sequence(int(match[2]), match[1])
     if text.startswith("-"):
-        return _time(now - timedelta(seconds=flags.duration(text[1:])))
+        return _time(now - timedelta(seconds=flags.duration(text[1:])))  # at most a century: no overflow
     try:
         if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?", text):
             clock = datetime.strptime(text if text.count(":") == 2 else f"{text}:00", _clock_format(text)).time()

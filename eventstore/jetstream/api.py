@@ -175,4 +175,4 @@ def status(block: bytes) -> tuple[int, str]:
     """The status line `NATS/1.0 409 Consumer Deleted` as (409, "Consumer Deleted"); (0, "") when it has none."""
     line = block[8 : block.find(b"\r\n")].strip()
     code, _, words = line.partition(b" ")
-    return (int(code), words.decode(errors="replace")) if code.isdigit() else (0, "")
+    return (int(code), words.decode(errors="replace")) if code.isdigit() and len(code) <= 3 else (0, "")

@@ -98,6 +98,13 @@ def tail_of(reply: bytes) -> int:
     return 5 if tokens == 12 else 4
 
 
+def _number(text: bytes) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise _Lost(f"the server wrote {text[:40]!r} where a number belongs") from error
+
+
 class _Consumer(Generic[T]):
     """One ephemeral consumer: from `open` until `_Lost` or `close`."""
 
@@ -219,7 +226,7 @@ class _Consumer(Generic[T]):
             self._settle(delivered - self._delivered)
             self._delivered = delivered
             self.sequence = number
-            self.pending = int(reply.rsplit(b".", self._tail)[4])
+            self.pending = _number(b".".join(reply.rsplit(b".", self._tail)[4:5]))
         return out
 
     def _settle(self, count: int) -> None:
@@ -233,9 +240,9 @@ class _Consumer(Generic[T]):
     def _status(self, subject: bytes, headers: bytes, delivered: int) -> None:
         code, words = api.status(headers)
         if code == 100:  # a heartbeat; it also says how many messages should have come
-            sent = api.header(headers, b"Nats-Last-Consumer") or b"0"
-            if int(sent) > delivered:
-                raise _Lost(f"hole after {self.sequence}: message {int(sent)} of the consumer did not arrive")
+            sent = _number(api.header(headers, b"Nats-Last-Consumer") or b"0")
+            if sent > delivered:
+                raise _Lost(f"hole after {self.sequence}: message {sent} of the consumer did not arrive")
             return
         if code == 503:
             raise _Lost("nobody serves the consumer")

@@ -76,7 +76,8 @@ def _take_apart(text: str, what: str, ranks: int, hints: list[str]) -> _Address:
     if text.startswith("inproc://"):
         raise EndpointError(f"{what} {text} exists only inside the engine's own process: use tcp://HOST:PORT")
     host, _, port = text.removeprefix("tcp://").rpartition(":")
-    if not text.startswith("tcp://") or not host or not (port == "*" or (port.isascii() and port.isdigit())):
+    number = port.isascii() and port.isdigit() and len(port) <= 9
+    if not text.startswith("tcp://") or not host or not (port == "*" or number):
         raise EndpointError(f"{what} {text!r} is no address: give tcp://HOST:PORT, as in tcp://127.0.0.1:5557")
     if port == "*" or int(port) == 0:
         raise EndpointError(f"{what} {text} leaves the port to the engine's machine: give the engine a fixed port")

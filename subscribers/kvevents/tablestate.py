@@ -16,6 +16,7 @@ import msgspec
 from subscribers.kvevents import batch, group, media, orphans, pages, table
 
 _NO_PAGE: Final = -1
+_TOP: Final = 2**64 - 1
 
 
 class StateError(ValueError):
@@ -144,14 +145,14 @@ def _restore(state: _State, settings: table.Settings) -> table.Table:
     made.slower, made.now = state.slower, state.now
     made.expiry.update({(number, block): at for number, block, at in state.expiry})
     for one in state.groups:
-        _restore_group(made.cache_group(one.number), one)
+        _restore_group(made.cache_group(one.number), one, len(made.holds.domains))
     for number, adapter, event in state.orphans:
         made.orphans.add(orphans.Orphan(number, adapter, batch.Stored(*event)))
     made.holds.drop_pending()
     return made
 
 
-def _restore_group(into: group.Group, state: _Group) -> None:
+def _restore_group(into: group.Group, state: _Group, domains: int) -> None:
     for at in state.shelves:
         into.shelf(media.Place(at.medium, at.remote)).refs.update(at.refs)
     into.nodes.update(state.nodes)
@@ -173,4 +174,46 @@ def _restore_group(into: group.Group, state: _Group) -> None:
             page.up = restored[was.up]
         if was.known:
             into.nodes[page.hash] = page
-    into.recount([pages.Block(was.domain, was.key, [restored[at] for at in was.pages]) for was in state.blocks])
+    blocks = [pages.Block(was.domain, was.key, [restored[at] for at in was.pages]) for was in state.blocks]
+    _check(into, restored, blocks, domains)
+    into.recount(blocks)
+
+
+def _check(restored: group.Group, all_pages: list[pages.Page], blocks: list[pages.Block], domains: int) -> None:
+    """What holds of every table's group; a state of which it does not hold would fail much later. Raises StateError."""
+    places = dict.fromkeys(restored.nodes, 0)
+    for shelf in restored.shelves.values():
+        for block, copies in shelf.refs.items():
+            if copies < 1 or block not in places:
+                raise StateError(f"{copies} copies of hash {batch.spell(block)}, which nothing names")
+            places[block] += 1
+    for block, node in restored.nodes.items():
+        if node.places != places[block]:
+            raise StateError(f"hash {batch.spell(block)} is in {places[block]} places, not in {node.places}")
+        if isinstance(node, group.Node):
+            known = group.AMBIGUOUS <= node.domain < domains and 0 <= node.key <= _TOP and 0 <= node.chain <= _TOP
+        else:
+            known = node.mask == restored.mask(block)
+        if not known:
+            raise StateError(f"what hash {batch.spell(block)} stands for is not possible")
+    for page in all_pages:
+        if not 0 <= page.domain < domains or not 0 <= (page.chain or 0) <= _TOP:
+            raise StateError("a page is of an unknown domain, or its chain is no key")
+    for made in blocks:
+        if not 0 <= made.domain < domains or not 0 <= made.key <= _TOP or not made.pages:
+            raise StateError("a block is of an unknown domain, its key is none, or it has no pages")
+    _refuse_loops(all_pages)
+
+
+def _refuse_loops(all_pages: list[pages.Page]) -> None:
+    """Each page's way up must end: whoever walks it would not."""
+    ends: set[int] = set()
+    for page in all_pages:
+        way: dict[int, None] = {}
+        at: pages.Page | None = page
+        while at is not None and id(at) not in ends:
+            if id(at) in way:
+                raise StateError("a page lies above itself")
+            way[id(at)] = None
+            at = at.up
+        ends.update(way)
