@@ -22,6 +22,7 @@ Frame = tuple[bytes, bytes, bytes, bytes]
 Take = Callable[[list[Frame]], None]
 
 _CRLF = b"\r\n"
+_LARGEST = 72 << 20  # nats-server takes no max_payload over 64 MiB; a frame that says more would be waited for in vain
 _LONGEST_LINE = 64 * 1024  # nats-server's INFO grows with its cluster; nothing longer is a control line
 _EMPTY = b""
 
@@ -124,6 +125,8 @@ class Splitter:
             if body > end - 2:  # a negative size, or more headers than there are bytes
                 raise ProtocolError
             if end > length:
+                if size > _LARGEST:
+                    raise ProtocolError
                 self._missing = end - length
                 break
             if sid == current:

@@ -112,10 +112,11 @@ def _frame(record: Any) -> bytes:
 def _bodies(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
     """(offset after it, body) of every whole record up to the first that is not."""
     with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
         at = 0
         while len(head := file.read(_FRAME)) == _FRAME:
             length = int.from_bytes(head[:4], "little")
-            if length > _MAX_RECORD:
+            if length > min(_MAX_RECORD, size - at - _FRAME):  # a read makes room for all that it is asked for
                 return
             body = file.read(length)
             if len(body) < length or xxhash.xxh3_64_intdigest(body) != int.from_bytes(head[4:], "little"):

@@ -132,6 +132,7 @@ MALFORMED = {
     "a negative size": b"MSG wl.a 7 r -9\r\nhello\r\n",
     "more headers than bytes": b"HMSG wl.a 7 r 9 5\r\nhello\r\n",
     "headers without a size": b"HMSG wl.a 7 r x 5\r\nhello\r\n",
+    "more than any server takes": b"MSG wl.a 7 r 999999999999\r\nhello",
     "a line without an end": b"INFO " + b"x" * 70_000,
 }
 

@@ -8,6 +8,7 @@ import errno
 import os
 import pathlib
 import random
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -460,3 +461,34 @@ def test_a_leftover_of_a_compaction_that_died_is_overwritten(used: pathlib.Path)
     used.with_suffix(".new").write_bytes(b"half a snapshot")
     assert opened(used.parent)[1].position == facts.Position(1, 11)
     assert not used.with_suffix(".new").exists()
+
+
+def test_a_record_that_claims_to_be_large_takes_no_memory(tmp_path: pathlib.Path) -> None:
+    kept, _ = opened(tmp_path)
+    kept.close()
+    with kept.path.open("ab") as file:
+        file.write((512 << 20).to_bytes(4, "little") + bytes(20))
+    tracemalloc.start()
+    loaded = journal.load(tmp_path, IDENTITY, SETTINGS)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (loaded.reason, loaded.cut) == ("", 32 - 8)
+    assert peak < 4 << 20
+
+
+@pytest.mark.parametrize("what", ["a copy of nothing", "places", "a loop of pages"])
+def test_a_state_that_contradicts_itself_is_refused_at_once(what: str) -> None:
+    made = table.Table(SETTINGS)
+    small = {"type": "BlockStored", "parent_block_hash": None, "block_size": 4, "medium": "GPU"}
+    stored = [small | {"block_hashes": [1, 2], "token_ids": list(range(8))}]
+    made.apply_batch(decode.decode(engineforms.payload(*stored)).events, 0.0)
+    state = msgspec.msgpack.decode(tablestate.dump(made), strict=False)
+    numbers, nodes, all_pages, blocks, shelves = state[5][0]
+    if what == "a copy of nothing":
+        shelves[0][2][99] = 1
+    elif what == "places":
+        all_pages[0][7] += 1
+    else:
+        all_pages[0][5], all_pages[1][5] = 1, 0
+    with pytest.raises(tablestate.StateError):
+        tablestate.restore(msgspec.msgpack.encode(state), SETTINGS)
