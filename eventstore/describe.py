@@ -35,7 +35,8 @@ _HEAD = f"""# Events
 
 Everything that Warmlog learns or decides is an event on the JetStream stream `{streams.CONTROL_LOG}`. Events are
 immutable and totally ordered: the stream sequence names a moment. What engines hold travels on `{streams.KV_LOG}`
-in a form of its own ([design 0001](design/0001-kv-wire.md)) and is not described here.
+in a form of its own ([design 0001](design/0001-kv-wire.md)) and is not described here. All messages on NATS, with
+schemas and examples, as an AsyncAPI document: [asyncapi.yaml](asyncapi.yaml).
 
 ## The envelope
 
