@@ -2,16 +2,27 @@
 
 import socket
 import time
+from typing import Final
+
+_IDLE: Final = 10.0  # seconds
 
 
 class Client:
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._port = port
+        self._connect()
+
+    def _connect(self) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", self._port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(30)
+        self._used = time.monotonic()
 
     def ask(self, request: bytes) -> bytes:
         """The body of the answer, whatever its status."""
+        if time.monotonic() - self._used > _IDLE:  # while others had their turn; servers close what is idle for long
+            self._socket.close()
+            self._connect()
         self._socket.sendall(request)
         got = self._socket.recv(262_144)
         while (end := got.find(b"\r\n\r\n")) < 0:
@@ -21,6 +32,7 @@ class Client:
         size = int(head[at:].split(b"\r\n", 1)[0])
         while len(got) < end + 4 + size:
             got += self._more()
+        self._used = time.monotonic()
         return got[end + 4 :]
 
     def _more(self) -> bytes:

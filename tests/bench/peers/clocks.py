@@ -1,5 +1,6 @@
 """What processes have cost so far, from /proc: CPU seconds of all their threads, resident bytes."""
 
+import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +19,14 @@ def _ran(task: Path) -> int:
         return int((task / "schedstat").read_text().split()[0])
     except OSError:  # it ended since it was listed
         return 0
+
+
+def pin(pids: Iterable[int], cpus: Iterable[int]) -> None:
+    """Let processes, with the threads that they have now, run on these CPUs only."""
+    for pid in pids:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(int(task.name), cpus)
 
 
 def resident(pids: Iterable[int]) -> int:

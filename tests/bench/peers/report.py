@@ -33,8 +33,7 @@ def line(replicas: int, wire: str, seen: rounds.Seen) -> str:
             for blocks, values in took.items():
                 shown = f"{percentile(values, 0.5):.0f}/{percentile(values, 0.99):.0f}"
                 parts.append(f"{name} {blocks}: {shown} best {best(values, PASSES):.0f} cpu {spent[blocks]:.0f}")
-        parts.append(
-            f"loaded {percentile(seen.loaded, 0.5):.0f}/{percentile(seen.loaded, 0.99):.0f} late {seen.late:.1f}"
-        )
+        loaded = f"{percentile(seen.loaded, 0.5):.0f}/{percentile(seen.loaded, 0.99):.0f}"
+        parts.append(f"loaded {loaded} at {seen.loaded_rate:,.0f}/s")
         parts.append(f"visible ms {percentile(seen.visible, 0.5):.1f}/{percentile(seen.visible, 0.99):.1f}")
     return "  ".join(parts)

@@ -1,7 +1,9 @@
 """One round: every contender reads the same history from its own sockets and answers the same questions, in turns.
 
     part 0      streamed at full rate, nobody asks: CPU seconds per block of each process, bytes per block held
-    part 1      streamed at the same rate while lookups of 512 blocks are asked: their p50 and p99
+    part 1      streamed at the same rate while lookups of 512 blocks are asked: their p50 and p99. In production
+                engines and subscribers run elsewhere; here they get one half of the CPUs, and what answers lookups
+                (for us with nats-server) and who asks get the other half
     part 2      streamed at the rate of the latency bar, with single blocks in it that are asked for until seen
     afterwards  every question once, compared with the truth; then timed, contenders in turns of `_TURN` questions
 
@@ -10,6 +12,7 @@ A contender's turn of one part ends when it has answered for every replica's mar
 """
 
 import asyncio
+import os
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -44,7 +47,7 @@ class Seen(msgspec.Struct):
     bytes_per_block: float = 0.0
     loaded: list[float] = []
     visible: list[float] = []  # milliseconds
-    late: float = 0.0  # seconds by which part 1 took longer than its rate allows
+    loaded_rate: float = 0.0  # block operations a second that part 1 came to, from its first to all of it seen
     wrong: dict[int, int] = {}
     asked: dict[int, int] = {}
     json: dict[int, list[float]] = {}  # pass after pass, questions in order
@@ -62,6 +65,7 @@ class Feeder:
         assert process.stdin is not None
         assert process.stdout is not None
         self._in, self._out = process.stdin, process.stdout
+        self.pid = process.pid
 
     async def hear(self) -> dict[str, Any]:
         line = await self._out.readline()
@@ -73,6 +77,13 @@ class Feeder:
     async def tell(self, **order: Any) -> None:
         self._in.write(msgspec.json.encode(order) + b"\n")
         await self._in.drain()
+
+
+def _halves() -> tuple[set[int], set[int]]:
+    """Two halves of the CPUs that are ours; one CPU is both."""
+    cpus = sorted(os.sched_getaffinity(0))
+    half = max(1, len(cpus) // 2)
+    return set(cpus[:half]), set(cpus[half:] or cpus)
 
 
 class Round:
@@ -134,6 +145,11 @@ class Round:
         """Lookups beside the stream, one a millisecond."""
         one, asking, seen = self.each[number], self.clients[number], self.seen[number]
         requests = [one.json(question.tokens) for question in self.told.questions[512]]
+        near, far = _halves()
+        pids = self._pids(number)
+        clocks.pin([*pids["server"], *pids["transport"], os.getpid()], near)
+        clocks.pin([*pids["readers"], self.feeder.pid], far)
+        began = time.perf_counter()
         await self.feeder.tell(do="play", contender=number, part=1, rate=self.rates.stream, count=0)
         done = asyncio.ensure_future(self.feeder.hear())
         at = 0
@@ -141,8 +157,9 @@ class Round:
             seen.loaded.append(asking.timed(requests[at % len(requests)]) / 1e3)
             at += 1
             await asyncio.sleep(0.001)
-        seen.late = done.result()["took"] - self.told.parts[1].operations / self.rates.stream
         await self._settled(number, 1)
+        seen.loaded_rate = self.told.parts[1].operations / (time.perf_counter() - began)
+        clocks.pin([os.getpid(), self.feeder.pid, *(pid for each in pids.values() for pid in each)], near | far)
 
     async def _latency(self, number: int) -> None:
         one, asking, seen = self.each[number], self.clients[number], self.seen[number]
