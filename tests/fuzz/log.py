@@ -65,7 +65,7 @@ def _index() -> Try:
             # Half of what decodes continues its session, so that what it says is looked at.
             replica = next((one for one in known.fleet.values() if one.session == message.session), None)
             if replica is not None:
-                payload = kvwire.encode(msgspec.structs.replace(message, n=replica.n + 1))
+                payload = kvwire.encode(msgspec.structs.replace(message, n=min(replica.n + 1, 2**63)))
                 subject = replica.subject
         known.apply(number, now, subject, payload)
         if number % 64 == 0:

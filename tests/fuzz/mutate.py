@@ -92,6 +92,9 @@ VALUES: tuple[Any, ...] = (
     *(0.0, -1.5, 1e308, float("inf"), float("nan"), "", "0", "a", "é\u2028𝄞", "x" * 300, "GPU", "\x00", "1h", "-1"),
     *([], [[]], [0] * 40, {}, {"a": 1}, {"": {}}, [None, None], ["x", 1]),
 )
+_FIT: dict[type, tuple[Any, ...]] = {
+    kind: tuple(value for value in VALUES if type(value) is kind) for kind in (bool, int, float, str, list, dict)
+}
 
 
 def _trees(corpus: list[bytes], decode: Any) -> list[Any]:
@@ -154,10 +157,12 @@ class Mutator:
             return (
                 node[: int(roll() * len(node))] if roll() < 0.5 else node + self.chance.randbytes(1 + int(roll() * 9))
             )
-        return self._value()
+        return self._value(type(node))
 
-    def _value(self) -> Any:
-        return VALUES[int(self.chance.random() * len(VALUES))]
+    def _value(self, like: type = object) -> Any:
+        """Mostly of the type that was there: another one is refused at once."""
+        fit = _FIT.get(like, VALUES) if self.chance.random() < 0.8 else VALUES
+        return fit[int(self.chance.random() * len(fit))]
 
     def _at(self, data: bytearray) -> int:
         return int(self.chance.random() * (len(data) + 1))
