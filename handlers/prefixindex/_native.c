@@ -1,5 +1,5 @@
-/* The three loops of a lookup that Python cannot make fast: keys of a chain of token blocks, token
-   ids out of JSON, and the walk along a chain.
+/* The loops that Python cannot make fast enough: keys of a chain of token blocks, token ids out of JSON, the walk along
+   a chain, and columns of states that change who holds what.
 
    chain(packed, block_size, parent) -> list of int    as keys.chain_in_python, for block sizes of 16 and more
    one(block, parent) -> int                           as keys.one_in_python, for blocks of 64 bytes and more
@@ -7,8 +7,10 @@
                                                        as u32 little-endian, and where it ends; None for anything that
                                                        is not plainly that: then Python reads it, or says what is wrong
    runs(held, keys, standing) -> list of (int, int)    as Domain.runs_in_python, where nothing is hidden
+   change(held, keys, tiers, on, off)                  as Holding.change_in_python: states of one group into the masks;
+     -> (int, int, bytes, int, int)                    blocks that came, their sum, packed; blocks that went, their sum
 
-   Optional: without it handlers/prefixindex/keys.py, request.py and domain.py do the same in Python, and a differential test
+   Optional: without it handlers/prefixindex/keys.py, request.py, domain.py and holdings.py do the same in Python, and a differential test
    keeps the two equal. Built by hatch_build.py. Only the limited API of Python 3.11 is used, so one binary serves all.
 
    XXH3-64 is written after its specification (xxHash, doc/xxhash_spec.md), for lengths of 16 and above 16 bytes.
@@ -309,6 +311,116 @@ failed:
     return NULL;
 }
 
+/* Columns --------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject *key, *before; /* before: borrowed from `held`, or NULL; kept alive by the transitions or by `held` */
+} Change;
+
+/* The mask after a transition, borrowed; `transitions` fills itself when it is asked for a mask that it does not know,
+   and may forget all others then. */
+static PyObject *moved(PyObject *transitions, PyObject *mask, PyObject **owned) {
+    PyObject *after = PyDict_GetItemWithError(transitions, mask);
+    if (after == NULL && !PyErr_Occurred()) after = PyObject_GetItem(transitions, mask);
+    else Py_XINCREF(after);
+    Py_XDECREF(*owned);
+    return *owned = after;
+}
+
+/* One direction of a group: keys whose tiers byte is set (or is 0). All masks are read before one is written, so that a
+   key named twice counts twice, as in Python. Keys that changed are added to `log`, when it is given. */
+static int one_way(PyObject *held, const u8 *keys, const u8 *tiers, size_t count, int setting, PyObject *transitions,
+                   Change *work, u64 *log, size_t *changed, unsigned __int128 *sum) {
+    size_t used = 0, named = 0;
+    PyObject *nothing = PyLong_FromLong(0), *last = NULL, *after = NULL;
+    int failed = nothing == NULL;
+    *changed = 0;
+    *sum = 0;
+    for (size_t i = 0; !failed && i < count; i++) {
+        if ((tiers[i] != 0) != setting) continue;
+        Change *one = &work[used];
+        one->key = PyLong_FromUnsignedLongLong(word(keys + 8 * i));
+        if (one->key == NULL) {
+            failed = 1;
+            break;
+        }
+        used++;
+        one->before = PyDict_GetItemWithError(held, one->key);
+        if (one->before == NULL && PyErr_Occurred()) failed = 1;
+        Py_XINCREF(one->before);
+    }
+    for (; !failed && named < used; named++) {
+        Change *one = &work[named];
+        PyObject *before = one->before == NULL ? nothing : one->before;
+        if (before != last || after == NULL) {
+            if (moved(transitions, before, &after) == NULL) failed = 1;
+            last = before;
+        }
+        if (failed) break;
+        int same = after == before ? 1 : PyObject_RichCompareBool(after, before, Py_EQ);
+        int any = PyObject_IsTrue(after);
+        if (same < 0 || any < 0) failed = 1;
+        else if (any) failed = PyDict_SetItem(held, one->key, after) < 0;
+        else if (one->before != NULL && PyDict_DelItem(held, one->key) < 0) {
+            if (PyErr_ExceptionMatches(PyExc_KeyError)) PyErr_Clear(); /* named twice */
+            else failed = 1;
+        }
+        if (!failed && !same) {
+            u64 key = PyLong_AsUnsignedLongLong(one->key);
+            if (log != NULL) log[*changed] = key;
+            (*changed)++;
+            *sum += key;
+        }
+    }
+    for (size_t i = 0; i < used; i++) {
+        Py_DECREF(work[i].key);
+        Py_XDECREF(work[i].before);
+    }
+    Py_XDECREF(after);
+    Py_XDECREF(nothing);
+    return failed ? -1 : 0;
+}
+
+static PyObject *wide(unsigned __int128 value) {
+    PyObject *high = PyLong_FromUnsignedLongLong((u64)(value >> 64)), *low = PyLong_FromUnsignedLongLong((u64)value);
+    PyObject *bits = PyLong_FromLong(64), *moved_up = NULL, *whole = NULL;
+    if (high && low && bits && (moved_up = PyNumber_Lshift(high, bits))) whole = PyNumber_Or(moved_up, low);
+    Py_XDECREF(high);
+    Py_XDECREF(low);
+    Py_XDECREF(bits);
+    Py_XDECREF(moved_up);
+    return whole;
+}
+
+static PyObject *change(PyObject *self, PyObject *args) {
+    PyObject *held, *on, *off, *result = NULL;
+    Py_buffer keys, tiers;
+    if (!PyArg_ParseTuple(args, "O!y*y*O!O!", &PyDict_Type, &held, &keys, &tiers, &PyDict_Type, &on, &PyDict_Type, &off))
+        return NULL;
+    size_t count = (size_t)tiers.len, came = 0, went = 0;
+    unsigned __int128 sum_in = 0, sum_out = 0;
+    Change *work = malloc((count + 1) * sizeof(Change));
+    u64 *log = malloc((count + 1) * sizeof(u64));
+    if (keys.len != 8 * tiers.len) {
+        PyErr_SetString(PyExc_ValueError, "expected 8 bytes of keys for each tiers byte");
+    } else if (work == NULL || log == NULL) {
+        PyErr_NoMemory();
+    } else if (one_way(held, keys.buf, tiers.buf, count, 1, on, work, log, &came, &sum_in) == 0 &&
+               one_way(held, keys.buf, tiers.buf, count, 0, off, work, NULL, &went, &sum_out) == 0) {
+        PyObject *total_in = wide(sum_in), *total_out = wide(sum_out);
+        if (total_in && total_out)
+            result = Py_BuildValue("(nOy#nO)", (Py_ssize_t)came, total_in, (const char *)log,
+                                   (Py_ssize_t)(came * sizeof(u64)), (Py_ssize_t)went, total_out);
+        Py_XDECREF(total_in);
+        Py_XDECREF(total_out);
+    }
+    free(work);
+    free(log);
+    PyBuffer_Release(&keys);
+    PyBuffer_Release(&tiers);
+    return result;
+}
+
 /* ----------------------------------------------------------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
@@ -316,6 +428,7 @@ static PyMethodDef functions[] = {
     {"one", one, METH_VARARGS, "The key of exactly one block of packed tokens."},
     {"tokens", tokens, METH_VARARGS, "A JSON array of token ids, packed, and where it ends; or None."},
     {"runs", runs, METH_VARARGS, "Leading runs of keys: length, mask of the bits whose run is exactly that long."},
+    {"change", change, METH_VARARGS, "States of one group into the masks; what came and what went."},
     {NULL, NULL, 0, NULL},
 };
 

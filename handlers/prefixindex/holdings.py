@@ -18,6 +18,7 @@ from operator import ne, not_
 from typing import TYPE_CHECKING, Final
 
 from eventstore import kvwire
+from handlers.prefixindex.keys import native
 
 if TYPE_CHECKING:
     from handlers.prefixindex import domain, replicas
@@ -80,16 +81,27 @@ class Holding:
         tiers = group.tiers
         if group.size not in self.sizes:
             self.domain.add_size(self, group.size)
-        keys = kvwire.unpack_keys(group.keys).tolist()
+        if native is None:
+            self.change_in_python(group.keys, tiers)
+        else:
+            came, total_in, column, went, total_out = native.change(self.held, group.keys, tiers, self.on, self.off)
+            self.count += came - went
+            self.total += total_in - total_out
+            self.log.frombytes(column)
+        if self.domain.special or tiers.translate(None, b"\x00\x01"):
+            keys = kvwire.unpack_keys(group.keys).tolist()
+            self.domain.specially(self, keys, tiers, sequence, change=change)
+
+    def change_in_python(self, column: bytes, tiers: bytes) -> None:
+        """What the native helper does where there is one: who holds what, the digest and the log."""
+        keys = kvwire.unpack_keys(column).tolist()
         if not tiers.strip(b"\x01"):
-            self._store(keys, group.keys)
+            self._store(keys, column)
         elif not tiers.strip(b"\x00"):
             self._remove(keys)
         else:
             self._store(list(compress(keys, tiers)))
             self._remove(list(compress(keys, map(not_, tiers))))
-        if self.domain.special or tiers.translate(None, b"\x00\x01"):
-            self.domain.specially(self, keys, tiers, sequence, change=change)
 
     def apply_one(self, key: int, tiers: bytes, sequence: int) -> None:
         """One block changed, gone or in T1: the commonest message by far, so what `apply` would do is spelled out."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventstore import kvwire
 from handlers.prefixindex import domain, keys, request
 
 if keys.native is None:
@@ -153,3 +154,32 @@ def test_leading_runs_of_long_chains_are_the_same(lengths: list[int]) -> None:
         place.held[key] = masks[sum(1 << bit for bit, length in enumerate(lengths) if key < length)]
     chain = list(range(max(lengths) + 1))
     assert place.runs(chain) == place.runs_in_python(chain)
+
+
+KEY = st.integers(0, 12) | st.sampled_from([2**63, 2**64 - 1])
+FLUSH = st.lists(st.tuples(KEY, st.sampled_from([0, 0, 1, 1, 2, 5])), max_size=30)
+
+
+@given(flushes=st.lists(st.tuples(st.integers(0, 2), FLUSH), max_size=12))
+def test_states_change_the_same_holders_digest_and_log(flushes: list[tuple[int, list[tuple[int, int]]]]) -> None:
+    """Keys named twice included: malformed, and yet the same."""
+
+    def play(helped: bool) -> object:
+        place = domain.Domain(domain.DomainKey("t", "m", "s", ""))
+        each = [place.open(None) for _ in range(3)]  # type: ignore[arg-type]
+        for which, flush in flushes:
+            column, tiers = kvwire.pack_keys(key for key, _ in flush), bytes(tier for _, tier in flush)
+            if helped:
+                each[which].apply(kvwire.Group("", 16, column, tiers), 1, change=True)
+            else:
+                each[which].change_in_python(column, tiers)
+        return list(place.held.items()), [(one.count, one.total, list(one.log)) for one in each]
+
+    assert play(True) == play(False)
+
+
+def test_a_column_of_a_wrong_length_changes_nothing() -> None:
+    held: dict[int, int] = {}
+    with pytest.raises(ValueError, match="8 bytes"):
+        keys.native.change(held, b"x" * 9, b"\x01", {}, {})
+    assert held == {}
