@@ -18,12 +18,24 @@ from aiohttp import web
 
 from enginesim import engine, forms, publisher, server
 
+EPILOG = """Releases: vllm-0.9 to vllm-0.33, sglang-0.4.7 to sglang-0.5.22 and later.
+
+It serves, on --http:
+  POST /v1/generate         {"token_ids": [1, 2, 3], "max_tokens": 16}
+  POST /truth               {"token_ids": [1, 2, 3]}: how many leading tokens are cached
+  POST /reset_prefix_cache  empties the cache and says so
+  GET  /metrics, /health
+
+Example: enginesim --form vllm-0.33 --model demo --events tcp://127.0.0.1:0 --http 127.0.0.1:0
+"""
+
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="enginesim",
         description="A simulated inference engine: a real prefix cache and real KV events, no model.",
-        epilog="Example: enginesim --form vllm-0.33 --model demo --events 'tcp://127.0.0.1:0' --http 127.0.0.1:0",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=EPILOG,
     )
     made.add_argument("--form", type=_form, default="vllm-0.33", help="release to imitate: vllm-0.13, sglang-0.5.22, …")
     made.add_argument("--model", default="demo-model", help="the served model's name")

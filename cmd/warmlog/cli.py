@@ -10,12 +10,13 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 from eventstore import store
-from warmlog import VERSION, flags
+from warmlog import VERSION, flags, logs, output
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -44,9 +45,16 @@ class Failure(Exception):
         self.code = code
 
 
+class Parser(argparse.ArgumentParser):
+    """Argparse with one line for a wrong word, not a page of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {message}; `{self.prog} --help` lists the flags\n")
+
+
 def parser_of(command: str) -> tuple[argparse.ArgumentParser, Sequence[flags.Flag]]:
     module = importlib.import_module(f"warmlog.{command}")
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"warmlog {command}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -83,7 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"warmlog: {command!r} is no command; one of {', '.join(COMMANDS)}", file=sys.stderr)
         return USAGE
     parser, declared = parser_of(command)
-    arguments = parser.parse_args(rest)  # ends with status 2 and one line when it cannot
+    arguments = parser.parse_args(flags.with_ages(rest))  # ends with status 2 and one line when it cannot
+    logs.configure(role=command, form="text", level="warn")  # roles set their own
     try:
         values = flags.resolve(arguments, declared)
         code: int = importlib.import_module(f"warmlog.{command}").run(values, arguments)
@@ -96,11 +105,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except store.StoreError as error:
         return _say(command, error, FAILED)
     except BrokenPipeError:  # `warmlog events | head`
-        sys.stderr.close()
+        _drop_output()
         return 0
+    except output.OutputError as error:
+        _drop_output()
+        return _say(command, error, FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
+
+
+def _drop_output() -> None:
+    """Nobody reads standard output any more: what is left in its buffer must not raise again at the very end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(command: str, error: Exception, code: int) -> int:

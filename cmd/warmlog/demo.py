@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from enginesim import workload
-from warmlog import cli, flags, lab
+from warmlog import cli, flags, lab, natsserver, signals
 
 FLAGS: Final = (
     flags.Flag("turns", "chat turns in each of the demo's parts", "30", flags.at_least(5)),
@@ -256,7 +256,7 @@ class Demo:
         found = reduced(past["answer"])
         now = await self.ask(turn.token_ids)
         self.say(f"warmlog lookup --at {at:%H:%M:%S}: used {past['moment']}")
-        self.say(f"{found.reason} → {found.best}, {found.matched.get(found.best)} tokens; today it says {now.matched}")
+        self.say(f"{found.reason} → {found.best}, {found.matched.get(found.best)} tokens; today: {told(now)}")
         if (found.best, found.matched) != (before.best, before.matched):
             raise Wrong(f"the past changed: then {before}, now told {found}")
 
@@ -298,6 +298,11 @@ def reduced(raw: dict[str, Any]) -> Answer:
     return Answer(raw["reason_code"], matched, scores[0]["replica_id"] if scores else "")
 
 
+def told(answer: Answer) -> str:
+    """An answer's replicas for people."""
+    return ", ".join(f"{name} {tokens} tokens" for name, tokens in answer.matched.items()) or "nobody holds it"
+
+
 def disagreement(answer: Answer, held: dict[str, int], partial: set[str]) -> str | None:
     """Why an answer contradicts what the engines hold, or None. A partial replica may be credited with less."""
     worth = {name: tokens for name, tokens in held.items() if tokens >= LEAST}
@@ -316,6 +321,12 @@ def disagreement(answer: Answer, held: dict[str, int], partial: set[str]) -> str
     if exact and not (len(worth) == len(held) and len(set(worth.values())) == 1) and not partial:
         return f"{answer.reason}, though {exact} is held"
     return None
+
+
+async def until_told(values: flags.Values, directory: Path) -> int:
+    """The story to its end, or up to a signal: then everything is stopped in order all the same."""
+    code = await signals.unless(signals.told(), tell(values, directory))
+    return cli.INTERRUPTED if code is None else code
 
 
 async def tell(values: flags.Values, directory: Path) -> int:
@@ -342,7 +353,9 @@ def run(values: flags.Values, arguments: argparse.Namespace) -> int:
     directory = Path(tempfile.mkdtemp(prefix="warmlog-demo-"))
     keep = values["keep"]
     try:
-        return asyncio.run(tell(values, directory))
+        return asyncio.run(until_told(values, directory))
+    except natsserver.NatsServerError as error:
+        raise cli.Failure(str(error), cli.REFUSED) from error
     except (Wrong, lab.LabError) as error:
         keep = True
         raise cli.Failure(f"{error}\nlogs are kept in {directory / 'logs'}") from error

@@ -9,11 +9,12 @@ import argparse
 import asyncio
 import contextlib
 import os
-import signal
+import shlex
+import sys
 from pathlib import Path
 from typing import Final
 
-from warmlog import cli, flags, lab, link, place
+from warmlog import cli, flags, lab, link, manifests, natsserver, place, signals
 
 FLAGS: Final = (
     link.DIR,
@@ -25,33 +26,54 @@ FLAGS: Final = (
 
 
 async def stay(values: flags.Values, directory: Path) -> int:
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = signals.told()
+    if values["policies"]:
+        manifests.read(Path(values["policies"]))  # a wrong one is told before anything is started
     async with lab.Lab(directory) as laboratory:
-        await laboratory.start_nats(values["nats-port"])
-        print(f"nats-server   {laboratory.nats_url}  (token in {directory / 'token'})", flush=True)
-        if values["engines"]:
-            for spec in lab.ENGINES:
-                address = await laboratory.start_engine(spec)
-                await laboratory.start_subscriber(spec)
-                print(f"{spec.name}      {address.http}  {spec.form}, blocks of {spec.block_size}", flush=True)
-        await laboratory.start_server(lookup_port=values["lookup-port"], policies=values["policies"])
+        await signals.unless(stop, begin(values, laboratory))
+        if stop.is_set():
+            return 0
         note = place.Note(os.getpid(), laboratory.nats_url, laboratory.token, laboratory.lookup, laboratory.admin)
         place.write(directory, note)
         try:
             print(f"LookupRoute   {note.lookup}/v1/lookup\nsnapshot      {note.admin}/snapshot", flush=True)
             print(f"logs          {directory / 'logs'}\n\nTry:", flush=True)
-            if values["engines"]:
-                engine = laboratory.engines[lab.ENGINES[0].name].http
-                body = "'{\"token_ids\": ['$(seq -s, 1 256)']}'"
-                print(f"  curl -s {engine}/v1/generate -d {body}")
-            print(f"  warmlog lookup --tenant-id {lab.TENANT} --model-id {lab.MODEL} --token-ids 1..256")
-            print("  warmlog events --last 20\n\nCtrl-C stops it all.", flush=True)
+            for line in suggestions(laboratory, directory, values):
+                print(f"  {line}")
+            print("\nCtrl-C stops it all.", flush=True)
             await watch(laboratory, stop)
         finally:
             place.remove(directory)
     return 0
+
+
+def suggestions(laboratory: lab.Lab, directory: Path, values: flags.Values) -> list[str]:
+    """Lines that work as they are printed, from the shell that started this."""
+    program = shlex.quote(sys.argv[0])
+    here = f" --dir {shlex.quote(str(directory))}" if values["dir"] else ""
+    lines = []
+    if values["engines"]:
+        engine = laboratory.engines[lab.ENGINES[0].name].http
+        lines.append(f'curl -s {engine}/v1/generate -d "{{\\"token_ids\\": [$(seq -s, 1 256)]}}"')
+    lines += [
+        f"{program} lookup{here} --tenant-id {lab.TENANT} --model-id {lab.MODEL} --token-ids 1..256 --explain",
+        f"{program} events{here} --type replica.observed",
+        f"{program} subscriber --server {laboratory.nats_url} --nats-token-file {directory / 'token'} "
+        f"--tenant-id {lab.TENANT} --model-id {lab.MODEL} --replica-id mine --engine-endpoint tcp://127.0.0.1:5557",
+    ]
+    return lines
+
+
+async def begin(values: flags.Values, laboratory: lab.Lab) -> None:
+    """Everything up and ready."""
+    await laboratory.start_nats(values["nats-port"])
+    print(f"nats-server   {laboratory.nats_url}  (token in {laboratory.directory / 'token'})", flush=True)
+    if values["engines"]:
+        for spec in lab.ENGINES:
+            address = await laboratory.start_engine(spec)
+            await laboratory.start_subscriber(spec)
+            print(f"{spec.name}      {address.http}  {spec.form}, blocks of {spec.block_size}", flush=True)
+    await laboratory.start_server(lookup_port=values["lookup-port"], policies=values["policies"])
 
 
 async def watch(laboratory: lab.Lab, stop: asyncio.Event) -> None:
@@ -76,5 +98,11 @@ def run(values: flags.Values, arguments: argparse.Namespace) -> int:
         )
     try:
         return asyncio.run(stay(values, directory))
+    except manifests.ManifestError as error:
+        raise flags.UsageError(str(error)) from error
+    except natsserver.NatsServerError as error:
+        raise cli.Failure(str(error), cli.REFUSED) from error
     except lab.LabError as error:
         raise cli.Failure(str(error)) from error
+    except OSError as error:
+        raise cli.Failure(f"cannot keep state in {directory}: {error}; give --dir another", cli.REFUSED) from error

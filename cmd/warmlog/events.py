@@ -27,7 +27,7 @@ FLAGS: Final = (
     link.DIR,
     flags.Flag("type", "only this type: settings.seen, replica.observed, index.summarised, moment, object.seen …"),
     flags.Flag("about", "only events about KIND/NAMESPACE/NAME, or replica/TENANT/REPLICA"),
-    flags.Flag("since", "from this moment: a sequence, a time or an age (-10m)"),
+    flags.Flag("since", "from this moment: a sequence, a time (UTC unless it says) or an age (-10m)"),
     flags.Flag("until", "up to this moment"),
     flags.Flag("last", "only the last so many that match (0 = all)", "0", flags.at_least(0)),
     flags.Flag("follow", "go on as they come", "false", flags.boolean),

@@ -19,6 +19,7 @@ _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m":
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+")
 _LONGEST: Final = 36_525 * 86_400.0
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+_AGE: Final = re.compile(r"-[0-9][0-9.a-zµ]*")
 _SIZES: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
@@ -125,6 +126,17 @@ class Values(dict[str, Any]):
             for flag in flags
             if not flag.secret
         }
+
+
+def with_ages(words: Sequence[str]) -> list[str]:
+    """`--since -10m` as `--since=-10m`: argparse takes what begins with a dash for a flag."""
+    joined: list[str] = []
+    for word in words:
+        if joined and _AGE.fullmatch(word) and joined[-1].startswith("--") and "=" not in joined[-1]:
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _reader(flag: Flag) -> Callable[[str], Any]:

@@ -79,6 +79,11 @@ class Process:
     def running(self) -> bool:
         return self.child.returncode is None
 
+    def abandon(self) -> None:
+        """Nobody will wait for it any more: it must not outlive us."""
+        if self.running:
+            self.child.kill()
+
     async def kill(self) -> None:
         """kill -9, as a crash would."""
         if self.running:
@@ -130,12 +135,16 @@ class Lab:
         return self
 
     async def __aexit__(self, *ending: object) -> None:
-        for process in reversed(self.processes.values()):
-            await process.stop()
-        if self.nats is not None:
-            await self.nats.stop()
-        if self._http is not None:
-            await self._http.close()
+        try:
+            for process in reversed(self.processes.values()):
+                await process.stop()
+            if self.nats is not None:
+                await self.nats.stop()
+        finally:
+            for process in self.processes.values():  # one that a cancellation has left
+                process.abandon()
+            if self._http is not None:
+                await self._http.close()
 
     @property
     def http(self) -> aiohttp.ClientSession:

@@ -48,7 +48,8 @@ def options(values: Values, role: str) -> tuple[list[str], connect.Options]:
         note = place.read(place.directory(values["dir"]))
         if note is None:
             raise UsageError(
-                f"give --nats, or start `warmlog dev`: none runs with state in {place.directory(values['dir'])}"
+                f"give --nats, or start `warmlog dev`: none runs with state in {place.directory(values['dir'])} "
+                "(if one runs elsewhere, give the same --dir)"
             )
         addresses, token = note.nats, token or note.token
     if not addresses:

@@ -69,7 +69,7 @@ FLAGS: Final = (
     *link.FLAGS,
     link.DIR,
     flags.Flag("server", "http://host:port of a server's LookupRoute, instead of NATS"),
-    flags.Flag("at", "ask about this moment: a sequence of WARMLOG, a time or an age (-90s)"),
+    flags.Flag("at", "ask about this moment: a sequence of WARMLOG, a time (UTC unless it says) or an age (-90s)"),
     flags.Flag("tenant-id", "the tenant, usually the Pod's namespace", "default"),
     flags.Flag("model-id", "the model", None),
     flags.Flag("hash-scheme", "the namespace of keys", "vllm"),
@@ -111,6 +111,8 @@ def question(values: flags.Values) -> dict[str, Any]:
 async def ask_now(values: flags.Values) -> Told:
     body = msgspec.json.encode(question(values))
     server = values["server"]
+    if server and not server.startswith(("http://", "https://")):
+        raise flags.UsageError(f"--server: {server!r} is not http(s)://host:port of a server's LookupRoute")
     if server or not values["nats"]:
         note = place.read(place.directory(values["dir"]))
         if server or note is not None:

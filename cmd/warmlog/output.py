@@ -12,6 +12,10 @@ from warmlog.flags import Flag, one_of
 FLAG = Flag("output", "human, json or yaml", "human", one_of("human", "json", "yaml"), short="o")
 
 
+class OutputError(Exception):
+    """Standard output takes no more: one line."""
+
+
 def show(value: Any, *, form: str, human: Callable[[Any], str]) -> None:
     """One value on standard output; `human` makes the readable text."""
     match form:
@@ -21,7 +25,12 @@ def show(value: Any, *, form: str, human: Callable[[Any], str]) -> None:
             text = "---\n" + yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True).rstrip()
         case _:
             text = human(value)
-    print(text, flush=True)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"standard output cannot be written: {error.strerror}") from error
 
 
 def progress(text: str) -> None:

@@ -25,7 +25,7 @@ class World(msgspec.Struct):
 
     governed: policies.Policies = policies.UNKNOWN
     settings: dict[str, events.SettingsSeen] = {}  # role/instance
-    replicas: dict[str, events.ReplicaObserved] = {}  # tenant/replica: its last edge
+    replicas: dict[str, events.ReplicaObserved] = {}  # tenant/replica: its last edge but statistics
     summaries: dict[str, events.IndexSummarised] = {}  # shard
     moment: events.Moment | None = None
     count: int = 0  # of events
@@ -53,6 +53,8 @@ def fold(world: World, stored: store.Stored) -> World:
     match decoded.data:
         case events.SettingsSeen() as seen:
             world.settings[f"{seen.role}/{seen.instance}"] = seen
+        case events.ReplicaObserved(edge="statistics"):
+            pass  # engine statistics are no state
         case events.ReplicaObserved() as seen:
             world.replicas[f"{seen.tenant}/{seen.replica}"] = seen
         case events.IndexSummarised() as seen:

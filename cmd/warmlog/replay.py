@@ -24,7 +24,7 @@ from warmlog import cli, flags, link, output, past, when
 FLAGS: Final = (
     *link.FLAGS,
     link.DIR,
-    flags.Flag("at", "up to here: a sequence of WARMLOG, a time or an age (-90s); empty is the end"),
+    flags.Flag("at", "up to here: a sequence of WARMLOG, a time (UTC unless it says) or an age; empty is the end"),
     flags.Flag("about", "only this object (KIND/NAMESPACE/NAME) or replica (replica/TENANT/REPLICA)"),
     flags.Flag("index", "also fold WARMLOG_KV up to the newest moment at or before", "false", flags.boolean),
     output.FLAG,

@@ -11,12 +11,10 @@ after SIGTERM and a drain, 2 wrong flags, 3 refused (an old nats-server, a drift
 import argparse
 import asyncio
 import contextlib
-import signal
 import socket
 import time
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import msgspec
 import structlog
@@ -28,10 +26,9 @@ from eventstore.jetstream import store as jetstream
 from handlers.prefixindex import index, limits, lookup, outcomes, policies, request, views
 from subscribers import indexing, metrics
 from subscribers.http import admin, health, hotpath, identity, intake, lookups, meters, orders, routes
-from warmlog import VERSION, chronicle, cli, flags, link, logs, manifests, selftest, servermetrics
+from warmlog import VERSION, chronicle, cli, flags, link, logs, manifests, selftest, servermetrics, signals
 
 log = structlog.get_logger()
-T = TypeVar("T")
 
 BODY_LIMIT: Final = 8 * 1024 * 1024
 #: After this long a server is ready although replicas are unknown: their subscribers may be dead.
@@ -256,7 +253,7 @@ class Server:
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(self.follow_log())]
                 ended = tasks.create_task(link.ended(self.connection))
-                await unless(stop, self.log_read.wait())
+                await signals.unless(stop, self.log_read.wait())
                 self.tell_settings()
                 await self.bus.hear(orders.ALL_ORDERS, self.box.hear)
                 running += [
@@ -285,12 +282,10 @@ class Server:
 
 
 async def start(values: flags.Values) -> int:
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = signals.told()
     given = manifests.read(Path(values["policies"])) if values["policies"] else None
     async with contextlib.AsyncExitStack() as closing:
-        server = await unless(stop, prepared(values, given, closing))
+        server = await signals.unless(stop, prepared(values, given, closing))
         if server is None:
             log.info("stopped before it served")
             return 0
@@ -314,18 +309,6 @@ async def prepared(
         appended = await manifests.append(server.log, given)
         log.info("manifests are in the log", manifests=len(given), appended=appended)
     return server
-
-
-async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """What `work` gives; None when a signal comes first, and then it is cancelled. Its error is raised here."""
-    working, told = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
-    finally:
-        for task in (working, told):
-            task.cancel()
-        await asyncio.gather(working, told, return_exceptions=True)
 
 
 async def make_streams(values: flags.Values, connection: connect.Connection) -> None:

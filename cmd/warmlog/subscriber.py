@@ -12,7 +12,6 @@ same replica.
 import argparse
 import asyncio
 import contextlib
-import signal
 import time
 import uuid
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from eventstore.jetstream import bus, kvlog
 from subscribers import metrics as telemetry
 from subscribers.http import admin, hotpath, status
 from subscribers.kvevents import consumer, endpoints, journal, metrics, replica, session, sink, source, table
-from warmlog import VERSION, cli, flags, link, logs, subscribermetrics
+from warmlog import VERSION, cli, flags, link, logs, signals, subscribermetrics
 
 log = structlog.get_logger()
 
@@ -64,7 +63,7 @@ FLAGS: Final = (
     flags.Flag("token-file", "bearer token for an http(s) server, read again when it changes"),
     flags.Flag("ca-file", "PEM file of the authority of an https server"),
     flags.Flag("replica-id", "how a router names this engine, usually the Pod's name", None, named),
-    flags.Flag("tenant-id", "usually the Pod's namespace"),
+    flags.Flag("tenant-id", "the tenant that routers ask for, usually the Pod's namespace", "default", named),
     flags.Flag("model-id", "the model that routers ask for", None, named),
     flags.Flag("hash-scheme", "the namespace of keys that routers ask in", "vllm", named),
     flags.Flag("pod-uid", "uid of the Pod; a random one when empty"),
@@ -234,12 +233,12 @@ async def keep_time(consumed: consumer.Consumer) -> None:
 
 
 async def listen_and_tell(values: flags.Values) -> int:
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = signals.told()
     plan = endpoints.plan(values["engine-endpoint"], values["replay-endpoint"] or None, values["data-parallel-size"])
     for hint in plan.hints:
         log.warning("an endpoint was changed", hint=hint)
+    if not values["tenant-id"]:
+        log.warning("no tenant: lookups must name one, so none will find this replica; give --tenant-id")
     async with contextlib.AsyncExitStack() as closing:
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -73,6 +73,7 @@ class Replica:
         "subject",
         "tenant",
         "uid",
+        "why",
     )
 
     def __init__(self, tenant: str, name: str, opener: contents.Open) -> None:
@@ -87,6 +88,7 @@ class Replica:
         self.staging: contents.Contents | None = None
         self.frame = -1  # of the keyframe under way
         self.frame_sequence = 0  # its begin
+        self.why = ""  # the newest reason for a keyframe that casts doubt on what was before
         self.keyframe = 0  # sequence of the begin of the last keyframe that agreed
         self.coverage: kvwire.Coverage = "complete"
         self.reason = ""  # why it is in this state, one line
@@ -210,6 +212,8 @@ class Replica:
         self.settings = message.settings
         self.staging = contents.Contents(self, self._open)
         self.frame, self.frame_sequence = message.frame, sequence
+        if message.reason not in _SMOOTH:
+            self.why = message.reason
         self._settle()
         return found
 
@@ -285,7 +289,7 @@ class Replica:
         self.state_since_ns = time_ns
         self.reason = f"keyframe {message.frame} agreed"
         if message.coverage == "partial":
-            self.reason += ", but the subscriber could not bridge a restart or a gap; reset the engine's prefix cache"
+            self.reason += f", but only what came since is known ({self.why}); reset the engine's prefix cache once"
         return [self.edge(message.coverage, self.reason, sequence)]
 
     def beat(self, message: kvwire.Beat, sequence: int, time_ns: int) -> list[outcomes.Outcome]:

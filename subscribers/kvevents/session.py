@@ -36,7 +36,7 @@ BEAT_SECONDS: Final = 5.0
 INTERVAL_RATIO: Final = 20
 INTERVAL_AT_LEAST: Final = 30.0  # seconds
 INTERVAL_AT_MOST: Final = 3600.0  # seconds; a quiet replica stays readable inside the stream's retention
-SEND_DEADLINE: Final = 2.0  # seconds
+TELL_AFTER: Final = 1.0  # seconds; a log that is still being connected to is no news
 LONGEST_PAUSE: Final = 1.0  # seconds between two tries while the log does not answer: how late its return is noticed
 
 
@@ -197,6 +197,7 @@ class Session:
         self._wake = asyncio.Event()
         self._fenced: str | None = None
         self.away_since: float | None = None  # since when the log does not answer
+        self._told_away = False
         self._idle = asyncio.Event()
         self._inflight: Body | None = None
 
@@ -243,13 +244,17 @@ class Session:
             except (store.Unavailable, store.StreamFull) as error:
                 if self.away_since is None:
                     self.away_since = self._clock()
+                elif not self._told_away and self._clock() - self.away_since > TELL_AFTER:
+                    self._told_away = True
                     log.warning("the log does not answer, changes wait", reason=str(error), **self._who())
                 await asyncio.sleep(delay * random.uniform(0.5, 1.0))
                 delay = min(delay * 2, LONGEST_PAUSE)
                 continue
             if self.away_since is not None:
-                log.info("the log answers again", away_seconds=round(self._clock() - self.away_since, 1), **self._who())
-                self.away_since = None
+                if self._told_away:
+                    away = round(self._clock() - self.away_since, 1)
+                    log.info("the log answers again", away_seconds=away, **self._who())
+                self.away_since, self._told_away = None, False
             self._n += 1
             self._inflight = None
             self._stored(message, sequence)

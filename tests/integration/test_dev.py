@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -201,3 +203,66 @@ def test_ctrl_c_stops_everything_by_pid_and_leaves_no_note(tmp_path: Path) -> No
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def documented() -> list[str]:
+    """Every tool's line that a --help or a page of docs shows and that needs nothing but a running dev."""
+    root = Path(__file__).parents[2]
+    pages = [*root.glob("docs/*.md"), root / "README.md", *(root / "cmd" / "warmlog").glob("*.py")]
+    lines = {
+        line.strip().strip("`").partition("  #")[0].strip()
+        for page in pages
+        for line in page.read_text().splitlines()
+        if line.strip().strip("`").startswith(("warmlog events", "warmlog replay", "warmlog lookup"))
+    }
+    cells = {
+        cell.strip("`")
+        for page in pages
+        if page.suffix == ".md"
+        for cell in re.findall(r"`(warmlog (?:events|replay|lookup)[^`…]*)`", page.read_text())
+    }
+    return sorted(line for line in lines | cells if "…" not in line and not line.endswith("\\") and "`" not in line)
+
+
+def test_every_documented_line_of_a_tool_runs_as_it_is_printed(dev: Dev, tmp_path: Path) -> None:
+    lines = documented()
+    assert len(lines) >= 8, lines
+    (tmp_path / "prompt.json").write_text("[1, 2, 3]")
+    fine = {0, 1}  # 1: the past that is asked about is not in this young log
+    for line in lines:
+        words = shlex.split(line)[1:]
+        if words[:1] == ["events"] and "--follow" in words:
+            words.remove("--follow")
+        if len(words) == 1:
+            continue
+        done = subprocess.run(
+            [sys.executable, "-m", "warmlog", *words, f"--dir={dev.directory}"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            cwd=tmp_path,
+        )
+        assert done.returncode in fine, f"{line}: {done.stderr}"
+
+
+def test_the_lines_that_dev_suggests_work(dev: Dev) -> None:
+    suggested = dev.said.partition("Try:")[2].partition("Ctrl-C")[0].strip().splitlines()
+    assert len(suggested) == 4
+    for line in suggested[1:3]:
+        words = shlex.split(line)
+        assert f"--dir {dev.directory}" in line
+        assert dev.tool(*[word for word in words[1:] if word not in ("--dir", str(dev.directory))])
+
+
+def test_an_age_needs_no_equals_sign(dev: Dev) -> None:
+    assert dev.tool("events", "--since", "-10m", "--type", "settings.seen").count("settings.seen") == 1
+
+
+def test_a_wrong_word_is_one_line(dev: Dev) -> None:
+    said = dev.tool("events", "--sinc", "-10m", code=2)
+    assert said.count("\n") == 1
+    assert "--sinc" in said
+
+
+def test_lookup_wants_a_url_of_a_lookup_route(dev: Dev) -> None:
+    assert "is not http(s)://host:port" in dev.tool("lookup", *PROMPT, "--server=nats://127.0.0.1:1", code=2)
