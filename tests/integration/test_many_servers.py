@@ -267,5 +267,8 @@ async def test_questions_over_nats_are_shared_and_fail_over(tmp_path: Path) -> N
                 before = tries.total()
                 while tries.total() < before + 400:
                     await asyncio.sleep(0.02)
+                await running.start_server(name="server-1")  # it joins when it is ready: see "starting" above
+                while await answers("server-1") < 50:
+                    await asyncio.sleep(0.02)
                 stop.set()
             assert max(tries) <= 2, f"asked again more than once: {tries}"
