@@ -31,6 +31,7 @@ WAITING: Final = 10_000
 #: How long a conflict waits for the reader of the log to bring what caused it, before it is read for itself.
 _PATIENCE: Final = 1.0
 _KEPT: Final = ("wl.replica.", "wl.index.", subjects.MOMENT)
+_SHED_FIRST: Final = ("wl.index.", subjects.MOMENT)
 
 Check = Callable[[], bool]
 
@@ -157,9 +158,14 @@ class Chronicle:
         )
         self._queue.append(_Entry(event, unless))
         if len(self._queue) > WAITING:
-            self._queue.popleft()
-            self.dropped += 1
+            self._shed()
         self._wake.set()
+
+    def _shed(self) -> None:
+        """Give up what is worth least: the oldest moment or summary, of which newer ones come; else the oldest edge."""
+        at = next((at for at, entry in enumerate(self._queue) if entry.event.subject.startswith(_SHED_FIRST)), 0)
+        del self._queue[at]
+        self.dropped += 1
 
     @property
     def waiting(self) -> int:

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from eventstore import streams
-from eventstore.jetstream import connect, provision
+from eventstore.jetstream import api, connect, provision
+from eventstore.jetstream import store as jetstream
 from tests.support import natsserver
 from warmlog import lab
 
@@ -154,6 +155,38 @@ async def test_a_drifted_stream_is_refused_with_field_and_remedy(laboratory: lab
     last = said.splitlines()[-1]
     assert "WARMLOG" in last
     assert "duplicate_window" in last
+
+
+async def test_a_full_control_log_is_told_with_the_remedy_and_lookups_go_on(laboratory: lab.Lab) -> None:
+    await laboratory.start_server()
+    await laboratory.start_engine(ENGINE)
+    options = connect.Options(name="test", token=laboratory.token)
+    async with await connect.connect(laboratory.nats_url, options, wait=5) as connection:
+
+        async def give_room(size: int) -> None:
+            info = await api.stream_info(connection, streams.CONTROL_LOG)
+            assert info is not None
+            await api.call(connection, f"STREAM.UPDATE.{streams.CONTROL_LOG}", {**info["config"], "max_bytes": size})
+
+        async def events() -> list[bytes]:
+            log = jetstream.JetStreamStore(connection)
+            return [stored.body async for batch in log.read() for stored in batch]
+
+        await give_room(1)
+        child = await laboratory.start_subscriber(ENGINE)
+        await warm(laboratory)
+        await until_matched(laboratory)
+        said = laboratory.processes["server"].log
+        async with asyncio.timeout(10):
+            while "stream WARMLOG takes no more" not in (text := said.read_text()):
+                await asyncio.sleep(0.1)
+        assert "nats stream edit WARMLOG --max-bytes" in text
+        assert not any(b"first-event" in body for body in await events())
+        await give_room(1 << 20)
+        async with asyncio.timeout(15):
+            while not any(b"first-event" in body for body in await events()):
+                await asyncio.sleep(0.2)
+        assert child.running
 
 
 async def test_an_old_nats_server_is_refused_with_its_version() -> None:

@@ -50,6 +50,17 @@ async def test_an_edge_is_told_once_however_often_it_is_read() -> None:
     assert await told(log) == [(5, "gap"), (9, "gap")]
 
 
+def test_moments_and_summaries_are_given_up_before_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chronicle, "WAITING", 10)
+    book = made(memory.MemoryStore())
+    for sequence in range(1, 11):
+        book.edge(edge(sequence, replica=f"r{sequence}"), incarnation="1", position=sequence)
+        book.moment(events.Moment(kv_sequence=sequence, kv_incarnation="1"), interval=1.0)
+    waiting = [entry.event.subject for entry in book._queue]
+    assert waiting == [f"wl.replica.t.r{number}" for number in range(1, 11)]
+    assert book.dropped == 10
+
+
 @pytest.mark.looptime
 async def test_two_edges_of_one_message_are_both_told() -> None:
     log = memory.MemoryStore()
