@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 import msgspec
+import structlog
 
 from eventstore import kvwire, store, streams, subjects
 from eventstore.jetstream import api, connect, kvlog, provision
@@ -290,6 +291,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10, help="for each fault")
     given = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     faults: tuple[Fault, ...] = ("kill -9", "SIGSTOP")
     print("| leader | rounds | stream | pause p50 | longest | acknowledged | lost, doubled, wrong |")
     print("|---|--:|---|--:|--:|--:|--:|")

@@ -8,7 +8,9 @@ how health is told, as oracle.py defines it. Not here: the faults (suffering.py)
 import asyncio
 import contextlib
 import os
+import random
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -50,6 +52,18 @@ def mounts() -> bool:
         return False
     finally:
         probe.rmdir()
+
+
+def low_port() -> int:
+    """A free port below those that the system gives to clients: such a one could take it while its owner is dead."""
+    while True:
+        port = random.randrange(10_000, 30_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 class House(lab.Lab):
@@ -100,10 +114,14 @@ class House(lab.Lab):
         if self.trait.small_disk:
             self._mount(self.directory / "nats", NATS_DISK)
             self._mount(self.directory / "journal", JOURNAL_DISK)
-        await self.start_nats()
-        await self.start_server()
+        await self.start_nats(low_port())
+        await self.start_server(lookup_port=low_port(), admin_port=low_port())
         for spec in ENGINES:
             self._extra[spec.name] = [f"--buffer-steps={RINGS.get(spec.name, 10_000)}"]
+            http, events, replay = (f"127.0.0.1:{low_port()}" for _ in range(3))
+            self.engines[spec.name] = lab.EngineAddress(
+                f"http://{http}", f"tcp://{events}", f"tcp://{replay}" if spec.replay else None
+            )
             await self.start_engine(spec)
             self.engine_of[spec.name].begins(time.monotonic())
             await self.start_subscriber(spec)
