@@ -1,9 +1,9 @@
 """The public question and answer of LookupRoute, as bytes and as data.
 
 A question is proto3 JSON with the original field names (lowerCamelCase is understood too): bytes are base64 (standard
-or URL-safe, padded or not) or, for keys, 16 hex digits; integers may be strings; null means the default; unknown fields
-are ignored. Or it is the prompt's token ids as u32 little-endian (`application/x-u32le`) with the other fields as query
-parameters.
+or URL-safe, padded or not) or, for keys, 16 hex digits; integers may be 16, "16", 16.0 or 1.6e1; null means the default;
+unknown fields are ignored. Or it is the prompt's token ids as u32 little-endian (`application/x-u32le`) with the other
+fields as query parameters.
 
 Bytes that are no question raise RequestError with one line: the edge answers 400. Whatever decodes is a well-formed
 question and gets a reason code (lookup.py), however odd it is.
@@ -16,7 +16,7 @@ import re
 import struct
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -109,6 +109,61 @@ def decode(body: bytes) -> LookupRequest:
 
 def decode_in_python(body: bytes) -> LookupRequest:
     """As `decode`, without the native helper."""
+    try:
+        return _read(body)
+    except RequestError:
+        if (plain := _plain(body)) is None:
+            raise
+        return _read(plain)
+
+
+#: Fields of whole numbers, which proto3 JSON may write as 16, "16", 16.0 or 1.6e1.
+_WHOLE: Final = frozenset(
+    {
+        "prefix_token_count",
+        "block_token_counts",
+        "token_ids",
+        "ttft_ms",
+        "tbt_ms",
+        "prefixTokenCount",
+        "blockTokenCounts",
+        "tokenIds",
+        "ttftMs",
+        "tbtMs",
+    }
+)
+_LONGEST_PLAIN: Final = 1 << 20  # bytes of a question that is read a second time
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,2})?")
+
+
+def _plain(body: bytes) -> bytes | None:
+    """The same question with its whole numbers written in digits; None when it is no document at all."""
+    if len(body) > _LONGEST_PLAIN:
+        return None
+    try:
+        document = msgspec.json.decode(body)
+        if not isinstance(document, dict):
+            return None
+        if isinstance(slo := document.get("slo"), dict):
+            document["slo"] = _in_digits(slo)
+        return msgspec.json.encode(_in_digits(document))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _in_digits(fields: dict[str, Any]) -> dict[str, Any]:
+    def plain(value: Any) -> Any:
+        if isinstance(value, str) and _NUMBER.fullmatch(value):
+            value = int(value) if _DIGITS.fullmatch(value) else float(value)
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+    return {
+        name: value if name not in _WHOLE else list(map(plain, value)) if isinstance(value, list) else plain(value)
+        for name, value in fields.items()
+    }
+
+
+def _read(body: bytes) -> LookupRequest:
     try:
         document = _documents.decode(body)
         if document.model_id is None and document.tenant_id is None:

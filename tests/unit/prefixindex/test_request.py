@@ -104,6 +104,25 @@ def test_null_is_the_default() -> None:
     assert decode(**dict.fromkeys(names)) == request.LookupRequest() == decode()
 
 
+WHOLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "token ids as text": ({"token_ids": ["1", "2"]}, {"token_ids": [1, 2]}),
+    "token ids with a point": ({"token_ids": [1.0, 4294967295.0]}, {"token_ids": [1, 4294967295]}),
+    "token ids with an exponent": ({"token_ids": ["1e2", 2]}, {"token_ids": [100, 2]}),
+    "an SLO with a point": ({"slo": {"ttft_ms": 100.0}}, {"slo": {"ttft_ms": 100}}),
+    "a count with an exponent": ({"prefix_token_count": "1e2"}, {"prefix_token_count": 100}),
+    "counts of every kind": (
+        {"block_hashes": ["00" * 8] * 3, "block_token_counts": ["16", 16.0, 16]},
+        {"block_hashes": ["00" * 8] * 3, "block_token_counts": [16, 16, 16]},
+    ),
+    "in lowerCamelCase": ({"modelId": "m", "tokenIds": [1.0]}, {"model_id": "m", "token_ids": [1]}),
+}
+
+
+@pytest.mark.parametrize(("written", "plain"), WHOLE.values(), ids=WHOLE)
+def test_whole_numbers_are_read_in_every_form_of_proto3_json(written: dict[str, Any], plain: dict[str, Any]) -> None:
+    assert decode(**written) == decode(**plain)
+
+
 MALFORMED: dict[str, tuple[bytes, str]] = {
     "no JSON": (b"{", "not a LookupRouteRequest in JSON"),
     "nothing": (b"", "not a LookupRouteRequest in JSON"),
