@@ -1,7 +1,7 @@
 """The public question and answer of LookupRoute, as bytes and as data.
 
 A question is proto3 JSON with the original field names (lowerCamelCase is understood too): bytes are base64 (standard
-or URL-safe, padded or not) or, for keys, 16 hex digits; integers may be 16, "16", 16.0 or 1.6e1; null means the default;
+or URL-safe, padded or not) or, for keys, 16 hex digits; integers may be 16, "16", 16.0 or 1.6e1; null is the default;
 unknown fields are ignored. Or it is the prompt's token ids as u32 little-endian (`application/x-u32le`) with the other
 fields as query parameters.
 

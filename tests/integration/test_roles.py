@@ -376,11 +376,18 @@ async def test_an_engine_that_publishes_nothing_is_told_with_what_to_look_at(lab
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "warmlog", "subscriber", *words), stderr=asyncio.subprocess.PIPE
     )
-    await asyncio.sleep(3)
-    child.send_signal(signal.SIGTERM)
-    _, err = await child.communicate()
-    assert child.returncode == 0
-    assert "kv-events-config" in err.decode()
+    assert child.stderr is not None
+    try:
+        async with asyncio.timeout(20):
+            while "kv-events-config" not in (line := (await child.stderr.readline()).decode()):
+                assert line, "it ended without a word about it"
+            child.send_signal(signal.SIGTERM)
+            await child.stderr.read()
+            assert await child.wait() == 0
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
 
 
 async def test_a_subscribers_metrics_tell_what_came_and_what_is_held(laboratory: lab.Lab) -> None:
