@@ -10,7 +10,7 @@ table.py makes.
 Rules: KV-04, KV-09, KV-12, KV-18, KV-20, IDX-01, IDX-06, IDX-10, IDX-11.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -311,6 +311,18 @@ class Group:
         else:
             node.mask |= shelf.tier
             self._refresh_page(node)
+
+    def put_all(self, shelf: Shelf, blocks: Iterable[batch.Hash]) -> None:
+        """`put` of each in order, with what nearly all of them need spelled out: the first copy of a named block."""
+        nodes, refs, tier, add = self.nodes, shelf.refs, shelf.tier, self._holds.add
+        for block in blocks:
+            node = nodes.get(block)
+            if type(node) is Node and node.domain >= 0 and block not in refs:
+                refs[block] = 1
+                node.places += 1
+                add(node.domain, node.key, tier)
+            else:
+                self.put(shelf, block)
 
     def take_away(self, shelf: Shelf, block: batch.Hash) -> None:
         """The last copy of a hash on a shelf is gone."""

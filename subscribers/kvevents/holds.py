@@ -23,6 +23,10 @@ _UNIT: Final = {kvwire.T1: 1 << 3, kvwire.T2: 1 << (3 + _WIDTH), kvwire.T3: 1 <<
 _MASK: Final = {tier: ((1 << _WIDTH) - 1) * unit for tier, unit in _UNIT.items()}
 _T1, _T2, _T3 = (_MASK[tier] for tier in (kvwire.T1, kvwire.T2, kvwire.T3))
 _ALONE: Final = _T1 | _TOLD  # an entry within these bits has copies in T1 only, which nearly all have
+#: What nearly all entries are at some time: one copy in T1 that was not told, that was, or that was and is gone.
+_NEW: Final = _UNIT[kvwire.T1]
+_KEPT: Final = _NEW | kvwire.T1
+_LOST: Final = kvwire.T1
 
 #: A domain's keys lie in this many dicts: a keyframe copies one dict's keys at a time, so the loop never waits for
 #: all of them, and no dict grows in one long pause.
@@ -77,6 +81,9 @@ class Holds:
         bucket = here.buckets[key & 63]
         entry = bucket.get(key, 0) + _UNIT[tier]
         bucket[key] = entry
+        if entry == _NEW:  # by far the most frequent: what follows would come to the same
+            here.untold[key] = None
+            return
         if _tiers(entry) != entry & _TOLD:
             here.untold[key] = None
         else:
@@ -87,6 +94,10 @@ class Holds:
         here = self.domains[domain]
         bucket = here.buckets[key & 63]
         entry = bucket[key]
+        if entry == _KEPT and tier == kvwire.T1:  # by far the most frequent: what follows would come to the same
+            bucket[key] = _LOST
+            here.untold[key] = None
+            return
         if not entry & _MASK[tier]:
             raise KeyError(key)
         entry -= _UNIT[tier]
@@ -113,8 +124,9 @@ class Holds:
             if domain.untold:
                 keys = list(islice(domain.untold, limit))
                 limit -= len(keys)
-                tiers = bytes(self._tell(domain, key) for key in keys)
-                groups.append(kvwire.Group(domain.adapter, domain.size, kvwire.pack_keys(keys), tiers))
+                groups.append(
+                    kvwire.Group(domain.adapter, domain.size, kvwire.pack_keys(keys), self._tell_all(domain, keys))
+                )
         return groups
 
     def drop_pending(self) -> None:
@@ -122,6 +134,29 @@ class Holds:
         for domain in self.domains:
             for key in list(domain.untold):
                 self._tell(domain, key)
+
+    def _tell_all(self, domain: Domain, keys: list[int]) -> bytes:
+        """`_tell` of each, with what nearly all of them are spelled out."""
+        buckets, untold = domain.buckets, domain.untold
+        tiers = bytearray(len(keys))
+        for number, key in enumerate(keys):
+            bucket = buckets[key & 63]
+            entry = bucket[key]
+            if entry == _NEW:
+                bucket[key] = _KEPT
+                self.count += 1
+                self.sum += key
+                tiers[number] = kvwire.T1
+                del untold[key]
+            elif entry == _LOST:
+                del bucket[key]
+                self.count -= 1
+                self.sum -= key
+                del untold[key]
+            else:
+                tiers[number] = self._tell(domain, key)
+        self.sum &= kvwire.MASK64
+        return bytes(tiers)
 
     def _tell(self, domain: Domain, key: int) -> int:
         del domain.untold[key]

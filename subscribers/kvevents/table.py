@@ -168,8 +168,7 @@ class Table:
                     f"layout not supported: {len(event.tokens) // 4} tokens for {len(hashes)} blocks of "
                     f"{event.block_size}; such blocks are tracked and never routed to",
                 )
-        for block in hashes if len(hashes) == 1 else dict.fromkeys(hashes):
-            here.put(shelf, block)
+        here.put_all(shelf, hashes if len(hashes) == 1 else dict.fromkeys(hashes))
 
     def _adapter(self, event: batch.Stored) -> str | None:
         """The adapter that blocks belong to, "" for the base model; None when it has a number only (KV-08)."""

@@ -11,8 +11,8 @@ import argparse
 import asyncio
 import importlib.util
 import json
+import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,7 @@ import msgspec
 from tests.bench.peers import report, rounds
 
 LONG, SHORT = 26_000_000, 5_000_000
+WORK = Path(__file__).parents[3] / "build" / "peers"
 
 
 def main() -> int:
@@ -39,18 +40,21 @@ def main() -> int:
     for replicas in given.replicas:
         for number, wire in enumerate(given.wires):
             rates = rounds.Rates(stream=given.rate, timed=number == 0)
-            for _ in range(given.rounds if number == 0 else 1):
-                with tempfile.TemporaryDirectory(prefix="warmlog-peers-") as directory:
-                    seen = asyncio.run(
-                        rounds.measure(
-                            Path(directory),
-                            replicas=replicas,
-                            wire=wire,
-                            tokens=given.tokens if number == 0 else min(SHORT, given.tokens),
-                            rates=rates,
-                            threads=tuple(given.threads) if number == 0 else tuple(given.threads[-1:]),
-                        )
+            for turn in range(given.rounds if number == 0 else 1):
+                directory = WORK / f"{replicas}-{wire}-{turn}"
+                shutil.rmtree(directory, ignore_errors=True)
+                directory.mkdir(parents=True)
+                seen = asyncio.run(
+                    rounds.measure(
+                        directory,
+                        replicas=replicas,
+                        wire=wire,
+                        tokens=given.tokens if number == 0 else min(SHORT, given.tokens),
+                        rates=rates,
+                        threads=tuple(given.threads) if number == 0 else tuple(given.threads[-1:]),
                     )
+                )
+                shutil.rmtree(directory / "nats")  # the logs of all processes stay
                 for one in seen:
                     found.append({"replicas": replicas, "wire": wire, **msgspec.to_builtins(one, str_keys=True)})
                     print(report.line(replicas, wire, one), flush=True)
