@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=100_000)
     parser.add_argument("--tokens", type=int, default=LONG)
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--answers-only", action="store_true", help="compare answers of every wire, time nothing")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     if importlib.util.find_spec("dynamo") is None:
@@ -39,8 +40,9 @@ def main() -> int:
     found: list[dict[str, object]] = []
     for replicas in given.replicas:
         for number, wire in enumerate(given.wires):
-            rates = rounds.Rates(stream=given.rate, timed=number == 0)
-            for turn in range(given.rounds if number == 0 else 1):
+            whole = number == 0 and not given.answers_only
+            rates = rounds.Rates(stream=given.rate, timed=whole)
+            for turn in range(given.rounds if whole else 1):
                 directory = WORK / f"{replicas}-{wire}-{turn}"
                 shutil.rmtree(directory, ignore_errors=True)
                 directory.mkdir(parents=True)
@@ -49,9 +51,9 @@ def main() -> int:
                         directory,
                         replicas=replicas,
                         wire=wire,
-                        tokens=given.tokens if number == 0 else min(SHORT, given.tokens),
+                        tokens=given.tokens if whole else min(SHORT, given.tokens),
                         rates=rates,
-                        threads=tuple(given.threads) if number == 0 else tuple(given.threads[-1:]),
+                        threads=tuple(given.threads) if whole else tuple(given.threads[-1:]),
                     )
                 )
                 shutil.rmtree(directory / "nats")  # the logs of all processes stay
