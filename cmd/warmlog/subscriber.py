@@ -12,9 +12,10 @@ same replica.
 import argparse
 import asyncio
 import contextlib
+import functools
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -259,6 +260,8 @@ async def listen_and_tell(values: flags.Values) -> int:
             raise cli.Failure(f"fenced: {fenced.exceptions[0]}; this process stops", cli.FENCED) from fenced
         except* store.Refused as refused:
             raise cli.Failure(str(refused.exceptions[0]), cli.REFUSED) from refused
+        except* store.Unavailable as away:
+            raise cli.Failure(str(away.exceptions[0])) from away
         except* flags.UsageError as wrong:
             raise cli.Failure(str(wrong.exceptions[0]), cli.USAGE) from wrong
     return 0
@@ -294,6 +297,7 @@ async def flush(spoken: list[replica.Replica]) -> None:
 async def connect(values: flags.Values, wiring: Wiring, closing: contextlib.AsyncExitStack) -> None:
     """Connect the sinks of all replicas, also of those that come later; reading goes on meanwhile."""
     target = values["server"]
+    ended: Callable[[], Awaitable[object]] = asyncio.Event().wait  # never
     if target.startswith(("http://", "https://")):
 
         def real(who: session.Identity) -> sink.Sink:
@@ -308,6 +312,7 @@ async def connect(values: flags.Values, wiring: Wiring, closing: contextlib.Asyn
     elif target.startswith(("nats://", "tls://")):
         connection = await link.open_link(flags.Values(values, nats=target), "subscriber", wait=None)
         closing.push_async_callback(connection.close)
+        ended = functools.partial(link.ended, connection)
         kv, lines = kvlog.JetStreamKV(connection), bus.JetStreamBus(connection)
 
         def real(who: session.Identity) -> sink.Sink:
@@ -325,7 +330,7 @@ async def connect(values: flags.Values, wiring: Wiring, closing: contextlib.Asyn
     for who, late in wiring.sinks:
         await join(who, late)
     wiring.connect_sink = lambda who, late: wiring.speaking.append(wiring.tasks.create_task(join(who, late)))
-    await asyncio.Event().wait()  # sinks that come later are children of this task's group
+    await ended()  # sinks that come later are children of this task's group
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:
