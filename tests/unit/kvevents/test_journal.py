@@ -476,19 +476,26 @@ def test_a_record_that_claims_to_be_large_takes_no_memory(tmp_path: pathlib.Path
     assert peak < 4 << 20
 
 
-@pytest.mark.parametrize("what", ["a copy of nothing", "places", "a loop of pages"])
-def test_a_state_that_contradicts_itself_is_refused_at_once(what: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [
+        ("a copy of nothing", "which nothing names"),
+        ("places", "is in 1 places, not in 2"),
+        ("a loop of pages", "lies above itself"),
+    ],
+)
+def test_a_state_that_contradicts_itself_is_refused_at_once(what: str, says: str) -> None:
     made = table.Table(SETTINGS)
     small = {"type": "BlockStored", "parent_block_hash": None, "block_size": 4, "medium": "GPU"}
     stored = [small | {"block_hashes": [1, 2], "token_ids": list(range(8))}]
     made.apply_batch(decode.decode(engineforms.payload(*stored)).events, 0.0)
     state = msgspec.msgpack.decode(tablestate.dump(made), strict=False)
-    numbers, nodes, all_pages, blocks, shelves = state[5][0]
+    _, _, all_pages, _, shelves = state[5][0]
     if what == "a copy of nothing":
         shelves[0][2][99] = 1
     elif what == "places":
         all_pages[0][7] += 1
     else:
         all_pages[0][5], all_pages[1][5] = 1, 0
-    with pytest.raises(tablestate.StateError):
+    with pytest.raises(tablestate.StateError, match=says):
         tablestate.restore(msgspec.msgpack.encode(state), SETTINGS)
