@@ -114,6 +114,13 @@ def table(results: list[Result]) -> str:
     return "\n".join(rows) + "\n"
 
 
+def _read(paths: list[Path]) -> list[Result]:
+    """The newest result of each parser, in our order."""
+    lines = [line for path in paths for line in path.read_bytes().splitlines()]
+    found = {one.name: one for one in (msgspec.json.decode(line, type=Result) for line in lines)}
+    return [found[one.name] for one in TARGETS if one.name in found]
+
+
 def _in_process(job: tuple[str, int, int, int]) -> Result:
     name, inputs, seed, number = job
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))  # what asks for all memory fails alone
@@ -129,7 +136,11 @@ def main() -> int:
     parser.add_argument("--number", type=int, default=0, help="only this input")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, help="directory for results.jsonl and table.md")
+    parser.add_argument("--table", type=Path, nargs="+", help="only print the table of these results.jsonl")
     given = parser.parse_args()
+    if given.table:
+        print(table(_read(given.table)))
+        return 0
     ordered = sorted(TARGETS, key=lambda one: one.name in SLOW)
     jobs = [(one.name, given.inputs, given.seed, given.number) for one in ordered if given.only in one.name]
     results: list[Result] = []
