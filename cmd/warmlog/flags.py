@@ -62,6 +62,18 @@ def size(text: str) -> int:
     return bytes_
 
 
+def room(text: str) -> int:
+    """Bytes of a stream, at least 1Mi: 0 would be one without a limit, which would then be refused as drifted."""
+    if (found := size(text)) < 2**20:
+        raise ValueError(f"{text!r} is too little; write 1Mi or more")
+    return found
+
+
+def maybe_address(text: str) -> tuple[str, int] | None:
+    """As `address`; None when empty. Raises ValueError."""
+    return address(text) if text else None
+
+
 def address(text: str) -> tuple[str, int]:
     """host:port. `:8080` is every interface, as in Go. Raises ValueError."""
     host, colon, port = text.rpartition(":")

@@ -21,7 +21,7 @@ from typing import Final
 
 import structlog
 
-from eventstore import addresses, store
+from eventstore import addresses, store, subjects
 from eventstore.jetstream import bus, kvlog
 from subscribers import metrics as telemetry
 from subscribers.http import admin, hotpath, status
@@ -32,6 +32,7 @@ log = structlog.get_logger()
 
 LAST_FLUSH: Final = 3.0  # seconds at SIGTERM
 TICK_SECONDS: Final = 1.0
+_HIGHEST_RANK: Final = 65535
 
 
 def adapter_names(text: str) -> dict[int, str]:
@@ -97,7 +98,9 @@ FLAGS: Final = (
     flags.Flag("max-concurrency-ceiling", "requests at which pressure is 1", "256", flags.at_least(1)),
     flags.Flag("cache-tier", "which usage gauge counts", "auto", flags.one_of("auto", "kv", "gpu", "cpu")),
     flags.Flag("engine-model-name", "value of the label model_name; empty is any"),
-    flags.Flag("metrics-bind-address", "healthz and metrics, as 127.0.0.1:9101; empty serves neither"),
+    flags.Flag(
+        "metrics-bind-address", "healthz and metrics, as 127.0.0.1:9101; empty serves neither", "", flags.maybe_address
+    ),
     *(flag for flag in link.FLAGS if flag.name != "nats"),
     *logs.FLAGS,
 )
@@ -233,6 +236,15 @@ async def keep_time(consumed: consumer.Consumer) -> None:
         consumed.tick(time.time())
 
 
+def check_names(values: flags.Values) -> None:
+    """Every rank of this engine must fit into a subject. Raises UsageError."""
+    try:
+        for place in (subjects.kv_subject, lambda tenant, _, replica: subjects.kv_control_subject(tenant, replica)):
+            place(values["tenant-id"], values["model-id"], f"{values['replica-id']}@{_HIGHEST_RANK}")
+    except subjects.SubjectError as error:
+        raise flags.UsageError(f"--replica-id, --tenant-id: {error}") from error
+
+
 async def listen_and_tell(values: flags.Values) -> int:
     stop = signals.told()
     plan = endpoints.plan(values["engine-endpoint"], values["replay-endpoint"] or None, values["data-parallel-size"])
@@ -276,8 +288,7 @@ async def serve_status(
     subscribermetrics.register(registry, consumers)
     server = admin.AdminServer(status.create_app(registry.render))
     try:
-        host, port = flags.address(values["metrics-bind-address"])
-        bound = await server.start(host, port)
+        bound = await server.start(*values["metrics-bind-address"])
     except hotpath.ListenError as error:
         raise store.Misconfigured(str(error)) from error
     closing.push_async_callback(server.stop)
@@ -319,7 +330,8 @@ async def connect(values: flags.Values, wiring: Wiring, closing: contextlib.Asyn
             return sink.NatsSink(kv, lines, tenant=who.tenant, model=who.model, replica=who.replica)
     else:
         raise flags.UsageError(
-            f"--server: {addresses.shown(target)!r} has no scheme; give nats://host:port or http(s)://host:port"
+            f"--server: {addresses.shown(target)!r} has no scheme that is known; "
+            "give nats://host:port or http(s)://host:port"
         )
 
     async def join(who: session.Identity, late: LateSink) -> None:
@@ -335,6 +347,7 @@ async def connect(values: flags.Values, wiring: Wiring, closing: contextlib.Asyn
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:
     logs.configure(role="subscriber", form=values["log-format"], level=values["log-level"])
+    check_names(values)
     try:
         return asyncio.run(listen_and_tell(values))
     except endpoints.EndpointError as error:

@@ -233,7 +233,10 @@ async def test_a_manifest_that_cannot_be_used_is_named(tmp_path: Path, manifest:
 @pytest.mark.parametrize(
     ("changed", "code", "says"),
     [
-        ({"server": "policy-server:9090"}, 2, "has no scheme; give nats://host:port or http(s)://host:port"),
+        ({"server": "policy-server:9090"}, 2, "has no scheme that is known; give nats://host:port or http(s)://"),
+        ({"server": "ftp://me:sEcReT@h:1"}, 2, "'ftp://***@h:1' has no scheme that is known"),
+        ({"replica_id": "r" * 600}, 2, "--replica-id, --tenant-id: "),
+        ({"metrics_bind_address": "9101"}, 2, "'9101' is no address; write 127.0.0.1:8080"),
         ({"replica_id": ""}, 2, "must not be empty"),
         ({"engine_endpoint": "tcp://127.0.0.1:0"}, 2, "port"),
         (
@@ -245,7 +248,18 @@ async def test_a_manifest_that_cannot_be_used_is_named(tmp_path: Path, manifest:
         ({"lora_adapter_names": "1=a,1=b"}, 2, "named twice"),
         ({"server": "http://user@host:1"}, 3, "is no intake URL"),
     ],
-    ids=["no scheme", "no replica", "port 0", "ranks collide", "adapter id", "adapter twice", "userinfo in URL"],
+    ids=[
+        "no scheme",
+        "unknown scheme",
+        "long name",
+        "no port",
+        "no replica",
+        "port 0",
+        "ranks collide",
+        "adapter id",
+        "adapter twice",
+        "userinfo in URL",
+    ],
 )
 async def test_a_subscriber_says_which_flag_is_wrong(changed: dict[str, str], code: int, says: str) -> None:
     given = {"replica_id": "r", "model_id": "m", "server": "nats://127.0.0.1:1", "engine_metrics_url": "", **changed}
