@@ -22,8 +22,9 @@ from handlers.prefixindex import index, outcomes
 
 log = structlog.get_logger()
 
-SLICE_NS: Final = 2_000_000
-_CHECK_EVERY: Final = 16  # messages between two looks at the clock
+SLICE_NS: Final = 1_000_000
+_CHECK_EVERY: Final = 16  # small messages between two looks at the clock
+_LARGE: Final = 1024  # bytes; after a larger message the clock is looked at: one may hold 4,096 keys, which take ms
 TICK_SECONDS: Final = 0.25
 _SKEW_SAMPLES: Final = 64
 MOVING_NS: Final = 1_000_000_000  # a stream that brought something within this time moves
@@ -96,7 +97,8 @@ class Indexer:
         for number, message in enumerate(batch):
             for outcome in apply(message.sequence, message.time_ns, message.subject, message.payload):
                 on_outcome(outcome)
-            if number % _CHECK_EVERY == 0 and time.perf_counter_ns() > until:
+            look = number % _CHECK_EVERY == 0 or len(message.payload) > _LARGE
+            if look and time.perf_counter_ns() > until:
                 await asyncio.sleep(0)
                 until = time.perf_counter_ns() + SLICE_NS
         if self.caught_up:

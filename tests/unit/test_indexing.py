@@ -1,8 +1,11 @@
 """Following WARMLOG_KV into the index: slices, catching up, a stream that lost its end. Excluded: the fold itself."""
 
 import asyncio
+import itertools
 
-from eventstore import kvwire, memory, subjects
+import pytest
+
+from eventstore import kvwire, memory, store, subjects
 from handlers.prefixindex import index, outcomes
 from subscribers import indexing
 
@@ -142,3 +145,22 @@ async def test_time_passes_only_once_the_index_has_caught_up() -> None:
     await asyncio.sleep(0.6)
     ticking.cancel()
     assert "silent" in [one.edge for one in rig.outcomes if isinstance(one, outcomes.Edge)]
+
+
+@pytest.mark.parametrize(("keys", "turns"), [(1, 1), (400, 8)], ids=["small", "large"])
+async def test_large_messages_let_lookups_in_one_by_one(monkeypatch: pytest.MonkeyPatch, keys: int, turns: int) -> None:
+    rig, clock, taken = Rig(), itertools.count(0, 10_000_000), 0
+
+    async def lookups() -> None:
+        nonlocal taken
+        while True:
+            await asyncio.sleep(0)
+            taken += 1
+
+    monkeypatch.setattr(indexing.time, "perf_counter_ns", lambda: next(clock))
+    batch = [store.KVMessage(number, 1, SUBJECT, ops(number, *range(keys))) for number in range(8)]
+    asking = asyncio.ensure_future(lookups())
+    await asyncio.sleep(0)
+    await rig.indexer._fold(batch)
+    asking.cancel()
+    assert taken == turns
