@@ -63,9 +63,9 @@ def size(text: str) -> int:
 
 
 def room(text: str) -> int:
-    """Bytes of a stream, at least 1Mi: 0 would be one without a limit, which would then be refused as drifted."""
-    if (found := size(text)) < 2**20:
-        raise ValueError(f"{text!r} is too little; write 1Mi or more")
+    """Bytes of a stream, at least 64Ki: 0 would be one without a limit, which would then be refused as drifted."""
+    if (found := size(text)) < 2**16:
+        raise ValueError(f"{text!r} is too little; write 64Ki or more")
     return found
 
 

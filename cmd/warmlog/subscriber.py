@@ -71,7 +71,7 @@ FLAGS: Final = (
     flags.Flag("pod-uid", "uid of the Pod; a random one when empty"),
     flags.Flag(
         "window",
-        "upper bound of collecting changes; they go at once when nothing is in flight",
+        "taken for the reference's sake: changes go at once, or with the ack of what is in flight, whichever is later",
         "100ms",
         flags.duration,
     ),

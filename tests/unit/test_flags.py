@@ -23,7 +23,7 @@ WRONG = [
     (flags.duration, "1d"),
     (flags.interval, "0s"),
     (flags.room, "0"),
-    (flags.room, "1000Ki"),
+    (flags.room, "63Ki"),
     (flags.maybe_address, "9101"),
     (flags.interval, "99ms"),
     (flags.size, "1.5Gi"),
