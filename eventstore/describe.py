@@ -21,9 +21,9 @@ class Home(NamedTuple):
 
 HOMES: Final[dict[type[events.Event], Home]] = {
     events.SettingsSeen: Home("wl.settings.<role>", "every role, at its start and on change"),
-    events.ObjectSeen: Home("wl.object.<group-plural>.<namespace or _>.<name>", "`warmlog dev --policies`"),
-    events.ObjectGone: Home("wl.object.<group-plural>.<namespace or _>.<name>", "`warmlog dev --policies`"),
-    events.KindListed: Home("wl.kind.<group-plural>", "`warmlog dev --policies`"),
+    events.ObjectSeen: Home("wl.object.<group-plural>.<namespace or _>.<name>", "`warmlog server --policies`"),
+    events.ObjectGone: Home("wl.object.<group-plural>.<namespace or _>.<name>", "`warmlog server --policies`"),
+    events.KindListed: Home("wl.kind.<group-plural>", "`warmlog server --policies`"),
     events.ReplicaObserved: Home("wl.replica.<tenant>.<replica>", "the server, from WARMLOG_KV"),
     events.IndexSummarised: Home("wl.index.<shard>", "the server"),
     events.Moment: Home("wl.moment", "the server, every 10 s"),
@@ -85,8 +85,8 @@ def _example() -> str:
     moment = events.Moment(kv_sequence=48213, kv_incarnation="20261130T071727.123456789.0")
     event = events.event(
         moment,
-        id="moment:20261130T071727.123456789.0:48213",
-        source="/warmlog/server",
+        id="moment:20261130T071727.123456789.0:48213:1796024000000000000",
+        source="warmlog/server",
         subject="wl.moment",
         time_ns=1_796_024_000_000_000_000,
         actor="server/warmlog-0",

@@ -125,10 +125,32 @@ async def _changed(connection: connect.Connection, config: dict[str, Any], diffe
 def refusal(name: str, differences: list[Drift]) -> str:
     """One line: which stream, each field with wanted and found, what to do."""
     listed = "; ".join(f"{one.field}: wanted {_shown(one.wanted)}, found {_shown(one.found)}" for one in differences)
-    remedy = f"set them with `nats stream edit {name}` or change this role's flags to match"
+    options = " ".join(_option(one) for one in differences if one.field in _OPTIONS)
+    remedy = (
+        f"set them with `{' '.join(['nats stream edit', name, options]).rstrip()}` or change this role's flags to match"
+    )
     if not all(one.safe for one in differences):
         remedy += "; what the server refuses to change needs another stream: move this one away, a new one is made"
     return f"stream {name} is not as Warmlog needs it: {listed}; {remedy}"
+
+
+#: How the nats command line calls what a stream may be edited in.
+_OPTIONS: Final = {
+    "max_bytes": "max-bytes",
+    "max_age": "max-age",
+    "max_msg_size": "max-msg-size",
+    "duplicate_window": "dupe-window",
+    "num_replicas": "replicas",
+    "discard": "discard",
+}
+
+
+def _option(one: Drift) -> str:
+    """`--name=value` as that command line takes it."""
+    value = one.wanted
+    if one.field in ("max_age", "duplicate_window"):
+        value = f"{value / 1e9:g}s"
+    return f"--{_OPTIONS[one.field]}={value}"
 
 
 def _shown(value: Any) -> str:

@@ -247,7 +247,8 @@ async def start_point(holds: int) -> dict[str, float]:
             seconds = time.monotonic() - started
             snapshot = await house.get(f"{house.admin}/snapshot")
             states = [one["state"] for one in snapshot["replicas"]]
-            assert states == ["complete"] * replicas, states
+            assert len(states) == replicas
+            assert set(states) <= {"complete", "silent"}, states  # nobody speaks for them: some may be silent already
             assert sum(one["prefixCount"] for one in snapshot["replicas"]) == holds // replicas * replicas
     return {"seconds": seconds}
 

@@ -155,6 +155,7 @@ async def test_a_drifted_stream_is_refused_with_field_and_remedy(laboratory: lab
     last = said.splitlines()[-1]
     assert "WARMLOG" in last
     assert "duplicate_window" in last
+    assert "nats stream edit WARMLOG --dupe-window=600s" in last
 
 
 async def test_a_full_control_log_is_told_with_the_remedy_and_lookups_go_on(laboratory: lab.Lab) -> None:
