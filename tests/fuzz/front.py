@@ -228,21 +228,13 @@ def _probes() -> Try:
 
 # Manifests and policies ----------------------------------------------------------------------------------------------
 
+_HEAD = b"apiVersion: inferencecache.io/v1alpha1\n"
 MANIFESTS = [
-    b"""apiVersion: inferencecache.io/v1alpha1
-kind: CachePolicy
-metadata: {name: eager, namespace: team-a}
-spec:
-  minimumMatchedTokens: 16
-  evictionTTL: 1h30m
-  routingFloorScore: "0.25"
-  strategy: {requireChain: true}
----
-apiVersion: inferencecache.io/v1alpha1
-kind: CacheTenant
-metadata: {name: team-a, namespace: team-a}
-spec: {tenantID: team-a, quota: {maxIndexEntries: 100000}}
-""",
+    _HEAD
+    + b"kind: CachePolicy\nmetadata: {name: p, namespace: t}\nspec: {evictionTTL: 1h30m, routingFloorScore: '0.25'}\n",
+    _HEAD
+    + b"kind: CachePolicy\nmetadata: {name: p}\nspec:\n  minimumMatchedTokens: 16\n  strategy: {requireChain: true}\n",
+    _HEAD + b"kind: CacheTenant\nmetadata: {name: t}\nspec: {tenantID: t, quota: {maxIndexEntries: 9}}\n",
     b"---\n---\n# nothing\n",
     b'{"apiVersion": "inferencecache.io/v1alpha1", "kind": "CachePolicy", "metadata": {"name": "p"}, "spec": {}}',
 ]
