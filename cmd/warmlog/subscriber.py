@@ -71,7 +71,7 @@ FLAGS: Final = (
     flags.Flag("pod-uid", "uid of the Pod; a random one when empty"),
     flags.Flag(
         "window",
-        "taken for the reference's sake: changes go at once, or with the ack of what is in flight, whichever is later",
+        "taken for the reference's sake: changes go at once, or with the next ack while a message is in flight",
         "100ms",
         flags.duration,
     ),
