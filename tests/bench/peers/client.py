@@ -4,7 +4,7 @@ import socket
 import time
 from typing import Final
 
-_IDLE: Final = 10.0  # seconds
+_IDLE: Final = 2.0  # seconds
 
 
 class Client:
