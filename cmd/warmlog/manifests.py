@@ -74,7 +74,7 @@ def read(directory: Path) -> list[Manifest]:
 
 def understood(document: Any, path: Path) -> Manifest:
     kind = document.get("kind") if isinstance(document, dict) else None
-    if kind not in KINDS or document.get("apiVersion") != API_VERSION:
+    if not isinstance(kind, str) or kind not in KINDS or document.get("apiVersion") != API_VERSION:
         raise ManifestError(
             f"{path}: expected kind CachePolicy or CacheTenant of {API_VERSION}, found "
             f"{kind!r} of {document.get('apiVersion') if isinstance(document, dict) else None!r}"

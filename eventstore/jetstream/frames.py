@@ -106,6 +106,8 @@ class Splitter:
                     reply = parts[2] if len(parts) == 5 else _EMPTY
                 except (IndexError, ValueError):
                     raise ProtocolError from None
+                if body <= line:  # headers of a negative size
+                    raise ProtocolError
             elif first == 77:  # MSG subject sid [reply] size
                 parts = data[at + 4 : line].split()
                 try:

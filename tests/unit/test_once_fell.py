@@ -48,6 +48,7 @@ MANIFESTS = {
     "a number of 5,000 digits": (f"{HEAD}spec: {{}}\nx: {HUGE}\n", "digits"),
     "aliases of aliases": (f"{HEAD}spec: {{}}\nx:\n  l0: &l0 [a]\n{BOMB}", "more than 10000 values"),
     "an alias of itself": (f"{HEAD}spec: {{}}\nx: &x [*x]\n", "an alias of itself"),
+    "a kind that is no word": ("kind: {a: b}\n", "expected kind"),
     "a key that is a list": (f"{HEAD}spec: {{}}\nx: {{[1, 2]: y}}\n", "a.yaml"),
     "a name that no subject has room for": (HEAD.replace("name: p", f"name: {'p' * 300}") + "spec: {}\n", "exceeds"),
 }

@@ -131,6 +131,7 @@ MALFORMED = {
     "no size": b"MSG\r\n",
     "a negative size": b"MSG wl.a 7 r -9\r\nhello\r\n",
     "more headers than bytes": b"HMSG wl.a 7 r 9 5\r\nhello\r\n",
+    "headers of a negative size": b"HMSG wl.a 7 r -25 30\r\nNATS/1.0\r\nA: bcdefgh\r\n\r\nhello\r\n",
     "headers without a size": b"HMSG wl.a 7 r x 5\r\nhello\r\n",
     "more than any server takes": b"MSG wl.a 7 r 999999999999\r\nhello",
     "a line without an end": b"INFO " + b"x" * 70_000,
