@@ -6,6 +6,7 @@ A figure is the median over rounds. The ratio is ours to the better of the peer'
 """
 
 import json
+import math
 import statistics
 import sys
 from collections.abc import Callable, Iterator
@@ -49,6 +50,11 @@ def line(replicas: int, wire: str, seen: rounds.Seen) -> str:
         parts.append(f"loaded {loaded} at {seen.loaded_rate:,.0f}/s")
         parts.append(f"visible ms {percentile(seen.visible, 0.5):.1f}/{percentile(seen.visible, 0.99):.1f}")
     return "  ".join(parts)
+
+
+def kept(replicas: int, wire: str, seen: rounds.Seen) -> str:
+    """One round of one contender as a line of JSON: what `main` reads."""
+    return json.dumps({"replicas": replicas, "wire": wire, **msgspec.to_builtins(seen, str_keys=True)}) + "\n"
 
 
 class Cell(NamedTuple):
@@ -107,6 +113,8 @@ def cells() -> Iterator[Cell]:
 def tables(found: list[tuple[int, str, rounds.Seen]]) -> Iterator[str]:
     for replicas in sorted({replicas for replicas, _, _ in found}):
         timed = [(wire, one) for count, wire, one in found if count == replicas and one.json]
+        if not timed:
+            continue
         names = list(dict.fromkeys(one.name for _, one in timed))
         yield f"\n### {replicas} replicas, wire form {timed[0][0]}, {len(timed) // len(names)} rounds\n"
         yield "| measure | " + " | ".join(names) + " | ratio | bar |"
@@ -130,7 +138,7 @@ def _median(cell: Cell, name: str, each: list[rounds.Seen]) -> float:
 
 
 def _bar(what: str, value: float, most: float | None) -> str:
-    return "" if most is None else f"{what} ≤ {most:.3g}: {'met' if value <= most else 'MISSED'}"
+    return "" if most is None or math.isnan(value) else f"{what} ≤ {most:.3g}: {'met' if value <= most else 'MISSED'}"
 
 
 def _shown(value: float) -> str:
