@@ -17,8 +17,8 @@ from eventstore.jetstream import store as jetstream
 from tests.support import natsserver
 from warmlog import lab
 
-#: Recognisable in every form: large, odd, no two bytes alike. A vLLM token id is a u32.
-CANARIES = [3_735_928_559, 3_405_691_582, 2_882_343_476, 2_576_980_377]
+#: Recognisable in every form, and none that a float printed in full could contain. A vLLM token id is a u32.
+CANARIES = [3_735_928_559, 3_405_691_582, 2_882_343_476, 4_207_599_147]
 TEXT = "xyzzy-the-quick-brown-canary"
 PROMPT = CANARIES * 80
 
@@ -104,7 +104,7 @@ async def test_no_token_and_no_text_is_in_any_stream_line_metric_or_snapshot(tmp
     for log in (tmp_path / "logs").iterdir():
         places[log.name] = log.read_bytes()
     assert len([where for where in places if where.startswith("WARMLOG_KV")]) >= 4  # how many depends on the flushes
-    assert len([where for where in places if where.startswith("WARMLOG #")]) > 5
+    assert len([where for where in places if where.startswith("WARMLOG #")]) >= 3
     assert found(places) == []
 
 
