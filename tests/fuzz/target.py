@@ -12,4 +12,5 @@ class Target(NamedTuple):
     corpus: list[bytes]  # valid inputs of every form
     words: tuple[bytes, ...]
     make: Callable[[], Try]  # with fresh state
+    most: int = 2 << 20  # bytes that one input may take at its peak, beside 300 a byte of it
     renew: int = 0  # make it again after so many inputs: state that grows by what was valid is no leak
