@@ -4,11 +4,12 @@ A module of this folder takes part when PARTS names it and it has `rows()`, plai
 an error, not a silent pass.
 """
 
-import asyncio
 import importlib
 import inspect
 import sys
 from typing import Final
+
+import uvloop
 
 from tests.bench.row import Row
 
@@ -17,7 +18,7 @@ PARTS: Final = ("index", "append", "replay")
 
 def measured(part: str) -> list[Row]:
     found = importlib.import_module(f"tests.bench.{part}").rows()
-    rows: list[Row] = asyncio.run(found) if inspect.iscoroutine(found) else found
+    rows: list[Row] = uvloop.run(found) if inspect.iscoroutine(found) else found
     return rows
 
 
