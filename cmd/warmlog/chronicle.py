@@ -208,7 +208,10 @@ class Chronicle:
                 log.error("an event was refused and is left out", id=event.id, reason=str(error))
                 self.dropped += 1
                 return
-            self.appended += 1
+            if appended.duplicate:  # in our own words, by another server or by us before an answer was lost
+                self.told_by_others += 1
+            else:
+                self.appended += 1
             if entry.told is not None:
                 self._note(event.subject, appended.sequence, _decoded(event), self._now())
             return

@@ -34,7 +34,7 @@ def register(server: Server) -> None:
     read(
         "counter",
         "warmlog_chronicle_told_total",
-        "Events that another server had told when their turn came.",
+        "Events that were in the log when their turn came: another server was first.",
         source=lambda: told.told_by_others,
     )
     read("gauge", "warmlog_chronicle_waiting_events", "Events that wait for the log.", source=lambda: told.waiting)
