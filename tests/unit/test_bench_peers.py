@@ -7,6 +7,8 @@ import pytest
 from subscribers.kvevents import batch, decode, table
 from tests.bench.peers import history, report, rounds, wires
 
+pytestmark = pytest.mark.slow("each test makes a history of its own")
+
 REPLICAS = 3
 
 
