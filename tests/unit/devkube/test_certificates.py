@@ -1,0 +1,91 @@
+"""The authority, the server's certificate, and the kubeconfig that names them."""
+
+import base64
+import datetime
+import json
+import ssl
+import stat
+from pathlib import Path
+
+import yaml
+from cryptography import x509
+
+from devkube import certificates, kubeconfig
+
+
+def test_a_client_that_trusts_the_authority_completes_a_handshake_by_name_and_by_address(tmp_path: Path) -> None:
+    files = certificates.write(certificates.issue(["api.example.org"]), tmp_path)
+    for name in ("127.0.0.1", "::1", "localhost", "kubernetes.default.svc", "api.example.org"):
+        shake(files, name)
+
+
+def test_a_name_that_was_not_asked_for_is_refused(tmp_path: Path) -> None:
+    files = certificates.write(certificates.issue(), tmp_path)
+    try:
+        shake(files, "api.example.org")
+    except ssl.SSLCertVerificationError as error:
+        assert "api.example.org" in str(error)
+    else:
+        raise AssertionError("the handshake should have failed")
+
+
+def test_an_authority_of_an_earlier_start_is_not_trusted(tmp_path: Path) -> None:
+    old = certificates.write(certificates.issue(), tmp_path / "old")
+    new = certificates.write(certificates.issue(), tmp_path / "new")
+    mixed = certificates.Files(old.authority, new.certificate, new.key)
+    try:
+        shake(mixed, "localhost")
+    except ssl.SSLCertVerificationError:
+        pass
+    else:
+        raise AssertionError("the handshake should have failed")
+
+
+def test_it_is_valid_an_hour_ago_and_for_a_week() -> None:
+    now = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
+    made = x509.load_pem_x509_certificate(certificates.issue(now=now).server.certificate)
+    assert made.not_valid_before_utc == now - datetime.timedelta(hours=1)
+    assert made.not_valid_after_utc == now + datetime.timedelta(days=7)
+
+
+def test_the_key_is_for_its_owner_only_also_when_an_older_file_was_not(tmp_path: Path) -> None:
+    (tmp_path / "server.key").write_text("old")
+    files = certificates.write(certificates.issue(), tmp_path)
+    assert stat.S_IMODE(files.key.stat().st_mode) == 0o600
+
+
+def test_a_name_is_listed_once_and_addresses_as_addresses() -> None:
+    found = certificates.alternative_names(["a", "a", "10.0.0.1"])
+    assert [type(one).__name__ for one in found] == ["DNSName", "IPAddress"]
+
+
+def test_the_kubeconfig_is_json_and_yaml_and_private(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "kubeconfig"
+    kubeconfig.write(path, kubeconfig.document("https://127.0.0.1:6443", b"PEM", "secret"))
+    read = json.loads(path.read_bytes())
+    assert read == yaml.safe_load(path.read_text())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    cluster = read["clusters"][0]["cluster"]
+    assert cluster["server"] == "https://127.0.0.1:6443"
+    assert base64.b64decode(cluster["certificate-authority-data"]) == b"PEM"
+    assert read["users"][0]["user"] == {"token": "secret"}
+    context = next(c for c in read["contexts"] if c["name"] == read["current-context"])
+    assert context["context"] == {"cluster": "devkube", "user": "devkube", "namespace": "default"}
+
+
+def shake(files: certificates.Files, name: str) -> None:
+    """A TLS handshake in memory: no sockets."""
+    server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_side.load_cert_chain(files.certificate, files.key)
+    client_side = ssl.create_default_context(cafile=str(files.authority))
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_side.wrap_bio(down, up, server_hostname=name)
+    server = server_side.wrap_bio(up, down, server_side=True)
+    done = set()
+    while len(done) < 2:
+        for side in (client, server):
+            try:
+                side.do_handshake()
+                done.add(side)
+            except ssl.SSLWantReadError:
+                continue
