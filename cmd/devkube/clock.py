@@ -1,0 +1,95 @@
+"""Time that a test may freeze and advance. Everything devkube dates or waits for goes through one `Clock`.
+
+While the clock is frozen `sleep` ends only by `advance` (or `thaw`), so that a test sees minutes of cluster life in
+no time and in a fixed order. Network deadlines (a watch's timeoutSeconds, a webhook's timeout) are promises to
+processes outside and stay real time.
+"""
+
+import asyncio
+import heapq
+import itertools
+import time
+from datetime import UTC, datetime, timedelta
+
+
+class Clock:
+    def __init__(self) -> None:
+        self._offset = 0.0  # seconds that the clock is ahead of the machine's
+        self._frozen: float | None = None  # the instant it stands at, as seconds of the machine's monotonic clock
+        self._wall = time.time() - time.monotonic()
+        self._order = itertools.count()
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def monotonic(self) -> float:
+        """Seconds since some instant; never goes back."""
+        return self._frozen if self._frozen is not None else time.monotonic() + self._offset
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self._wall + self.monotonic(), UTC)
+
+    def timestamp(self) -> str:
+        """metav1.Time: whole seconds."""
+        return self.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def micro(self) -> str:
+        """metav1.MicroTime."""
+        return self.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    def after(self, seconds: float) -> str:
+        """The timestamp that many seconds from now."""
+        return (self.now() + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    @property
+    def frozen(self) -> bool:
+        return self._frozen is not None
+
+    def freeze(self) -> None:
+        if self._frozen is None:
+            self._frozen = self.monotonic()
+            self._disarm()
+
+    def advance(self, seconds: float) -> None:
+        """Move on and wake, in order of their deadlines, those whose sleep is over."""
+        if seconds < 0:
+            raise ValueError(f"a clock does not go back, and it was asked to advance by {seconds} s")
+        if self._frozen is not None:
+            self._frozen += seconds
+        else:
+            self._offset += seconds
+        self._wake()
+
+    def thaw(self) -> None:
+        """Go on at the usual pace from where it stands."""
+        if self._frozen is not None:
+            self._offset, self._frozen = self._frozen - time.monotonic(), None
+            self._wake()
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self.monotonic() + seconds, next(self._order), future))
+        self._arm()
+        await future
+
+    def _wake(self) -> None:
+        now = self.monotonic()
+        while self._sleepers and (self._sleepers[0][0] <= now or self._sleepers[0][2].done()):
+            future = heapq.heappop(self._sleepers)[2]
+            if not future.done():
+                future.set_result(None)
+        self._arm()
+
+    def _arm(self) -> None:
+        self._disarm()
+        if self._frozen is None and self._sleepers:
+            # A hair late rather than early: a timer that fires before its deadline would only be armed again.
+            delay = max(0.0, self._sleepers[0][0] - self.monotonic()) + 0.0005
+            self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
