@@ -18,14 +18,13 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from eventstore import describe, envelope, events, kvwire, streams, subjects
+from eventstore import describe, envelope, events, examples, kvwire, streams, subjects
 
 Document = dict[str, Any]
 _EVENT_TYPE: Final = "application/cloudevents+json"
 _KV_TYPE: Final = "application/vnd.msgpack"
 _BINDING: Final = {"nats": {"bindingVersion": "0.1.0"}}
 _TIME_NS: Final = 1_796_024_000_000_000_000
-_KV: Final = "20261130T071727.123456789.0"
 
 _PARAMETERS: Final = {
     "role": "controller, webhook, server …",
@@ -34,70 +33,10 @@ _PARAMETERS: Final = {
     "name": "the object's name, escaped",
     "tenant": "the tenant, escaped",
     "replica": "the engine replica, escaped",
+    "webhook": "which admission webhook answered, escaped",
+    "handler": "the system whose deadline passed, escaped",
     "shard": "of the prefix index; 0 where there is one",
     "partition": f"FNV-1a of tenant and model, modulo {subjects.PARTITIONS}",
-}
-
-#: One of each. The ids are made as the roles make them.
-EXAMPLES: Final[dict[type[events.Event], tuple[str, str, events.Event]]] = {
-    events.SettingsSeen: (
-        "settings.seen:server:warmlog-0:1796024000000000000",
-        subjects.settings_subject("server"),
-        events.SettingsSeen(role="server", instance="warmlog-0", version="0.1.0", settings={"max-holds": "10000000"}),
-    ),
-    events.ObjectSeen: (
-        "object.seen:4e1c:77:1:0",
-        subjects.object_subject("cachepolicies.inferencecache.io", "team-a", "eager"),
-        events.ObjectSeen(
-            uid="4e1c",
-            resource_version="77",
-            shape=1,
-            object={"metadata": {"name": "eager", "namespace": "team-a"}, "spec": {"minimumMatchedTokens": 16}},
-        ),
-    ),
-    events.ObjectGone: (
-        "object.gone:4e1c:78:1:12",
-        subjects.object_subject("cachepolicies.inferencecache.io", "team-a", "eager"),
-        events.ObjectGone(uid="4e1c", resource_version="78"),
-    ),
-    events.KindListed: (
-        "kind.listed:cachepolicies.inferencecache.io:9f86d081:0",
-        subjects.kind_subject("cachepolicies.inferencecache.io"),
-        events.KindListed(list_version="9f86d081", shape=1, count=1),
-    ),
-    events.ReplicaObserved: (
-        f"replica.observed:{_KV}:48213:team-a/engine-0:gap:51bbd1a2c3d4e5f6",
-        subjects.replica_subject("team-a", "engine-0"),
-        events.ReplicaObserved(
-            tenant="team-a",
-            replica="engine-0",
-            model="demo-model",
-            scheme="vllm",
-            uid="8f0c",
-            session="s-1",
-            edge="gap",
-            reason="1 messages before n 7 are missing",
-            kv_sequence=48213,
-            kv_incarnation=_KV,
-            blocks=1200,
-        ),
-    ),
-    events.IndexSummarised: (
-        f"index.summarised:{_KV}:48213:0:0c7e8a9b1d2f3041",
-        subjects.index_subject("0"),
-        events.IndexSummarised(
-            shard="0",
-            kv_sequence=48213,
-            kv_incarnation=_KV,
-            blocks=1200,
-            replicas=[events.ReplicaSummary("team-a", "engine-0", "demo-model", "complete", 1200, "", 0.5, 48000)],
-        ),
-    ),
-    events.Moment: (
-        f"moment:{_KV}:48213:1796024000000000000",
-        subjects.MOMENT,
-        events.Moment(kv_sequence=48213, kv_incarnation=_KV),
-    ),
 }
 
 _GROUP: Final = kvwire.Group("", 16, kvwire.pack_keys([7, 8]), b"\1\3")
@@ -161,7 +100,7 @@ def _message_name(struct: type[msgspec.Struct]) -> str:
 
 def example(struct: type[events.Event]) -> envelope.Envelope:
     """One event of a type, as it lies in the log."""
-    id, subject, data = EXAMPLES[struct]
+    id, subject, data = examples.EXAMPLES[struct]
     return events.event(
         data, id=id, source="warmlog/server", subject=subject, time_ns=_TIME_NS, actor="server/warmlog-0"
     )

@@ -13,6 +13,8 @@ import msgspec
 
 from eventstore import envelope, events, streams
 
+_WATCHER: Final = "the leading controller, or `warmlog server --policies`"
+
 
 class Home(NamedTuple):
     subject: str
@@ -21,12 +23,18 @@ class Home(NamedTuple):
 
 HOMES: Final[dict[type[events.Event], Home]] = {
     events.SettingsSeen: Home("wl.settings.<role>", "every role, at its start and on change"),
-    events.ObjectSeen: Home("wl.object.<group-plural>.<namespace or _>.<name>", "`warmlog server --policies`"),
-    events.ObjectGone: Home("wl.object.<group-plural>.<namespace or _>.<name>", "`warmlog server --policies`"),
-    events.KindListed: Home("wl.kind.<group-plural>", "`warmlog server --policies`"),
+    events.ObjectSeen: Home("wl.object.<group-plural>.<namespace or _>.<name>", _WATCHER),
+    events.ObjectGone: Home("wl.object.<group-plural>.<namespace or _>.<name>", _WATCHER),
+    events.KindListed: Home("wl.kind.<group-plural>", _WATCHER),
     events.ReplicaObserved: Home("wl.replica.<tenant>.<replica>", "the server, from WARMLOG_KV"),
     events.IndexSummarised: Home("wl.index.<shard>", "the server"),
     events.Moment: Home("wl.moment", "the server, every 10 s"),
+    events.WatchContact: Home("wl.watch", "the leading controller, every 2 s at most"),
+    events.LeaderElected: Home("wl.leader", "a controller that got the Lease"),
+    events.AdmissionDecided: Home("wl.admission.<webhook>.<namespace>.<name>", "the webhook, before it answers"),
+    events.EffectApplied: Home("wl.effect.<group-plural>.<namespace>.<name>", "the leading controller"),
+    events.EffectFailed: Home("wl.effect.<group-plural>.<namespace>.<name>", "the leading controller"),
+    events.TimerFired: Home("wl.timer.<handler>", "the leading controller"),
 }
 
 _HEAD = f"""# Events

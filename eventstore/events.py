@@ -100,6 +100,98 @@ class Moment(Event, frozen=True, kw_only=True):
     kv_incarnation: str
 
 
+class WatchContact(Event, frozen=True, kw_only=True):
+    """The Kubernetes API was heard by the leader's watches: a quiet log is not a stale one. Every 2 s at most."""
+
+    epoch: int
+
+
+class LeaderElected(Event, frozen=True, kw_only=True):
+    """A controller holds the Lease. A leader that folds a higher epoch than its own stops at once."""
+
+    epoch: int
+    instance: str
+
+
+Verdict = Literal["patched", "allowed", "refused"]
+
+
+class AdmissionDecided(Event, frozen=True, kw_only=True):
+    """What an AdmissionReview was answered, and all that the answer was computed from.
+
+    `view` is what `decide` was given: values that are not on the allow-list are opaque tokens in it, and the patch
+    template speaks of them by token. `reads` are the world's keys that were read with the sequence of each; `live` is
+    what was read from the API instead, by the same keys. Deciding again at `position` gives the same template.
+    """
+
+    review: str  # uid of the AdmissionReview
+    webhook: str
+    operation: str  # CREATE, UPDATE, DELETE
+    kind: str  # <plural>.<group>
+    namespace: str
+    name: str = ""
+    generate_name: str = ""
+    owner: str = ""  # <kind>/<name>/<uid> of the controlling owner: ties a generated name to its decision
+    position: str  # incarnation:sequence of the world that was read
+    logic: str  # version of the deciding code
+    settings: str  # hash of the effective settings
+    view: dict[str, Any]
+    reads: dict[str, int]
+    live: dict[str, Any] = {}
+    verdict: Verdict
+    check: str  # the check that decided
+    reason: str = ""
+    warnings: list[str] = []
+    patch: list[dict[str, Any]] = []  # JSON Patch, a template
+    digest: str = ""  # SHA-256 of the response's bytes
+    owned: str = ""  # SHA-256 of the values at the patched paths: what the object must show when this patch won
+
+
+class EffectApplied(Event, frozen=True, kw_only=True):
+    """A write to Kubernetes or a store that succeeded. `body` is what was sent; of a large one, only its hash."""
+
+    verb: Literal["apply", "status", "patch", "create", "delete", "event"]
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    resource_version: str = ""  # after the write
+    body: dict[str, Any] = {}
+    desired: str  # SHA-256 of the canonical body
+    position: str  # of the world that wanted it
+    handler: str
+    key: str  # the key that was reconciled, <kind>/<namespace>/<name>
+    epoch: int
+    attempt: int = 1
+
+
+class EffectFailed(Event, frozen=True, kw_only=True):
+    """A write that was refused, or failed for good. Retries of a passing trouble are counted, not told one by one."""
+
+    verb: Literal["apply", "status", "patch", "create", "delete", "event"]
+    kind: str
+    namespace: str
+    name: str
+    desired: str
+    position: str
+    handler: str
+    key: str
+    epoch: int
+    attempt: int = 1
+    code: int = 0  # HTTP status, 0 when there was no answer
+    reason: str = ""
+    message: str = ""
+
+
+class TimerFired(Event, frozen=True, kw_only=True):
+    """A deadline that the world asked for has passed. `due_ns` is the deadline, nanoseconds of the stream's clock."""
+
+    handler: str
+    key: str
+    due_ns: int
+    epoch: int
+
+
 #: Every type that today's code reads and appends. Names are forever.
 TYPES: dict[str, type[Event]] = {
     "io.warmlog.settings.seen.v1": SettingsSeen,
@@ -109,6 +201,12 @@ TYPES: dict[str, type[Event]] = {
     "io.warmlog.replica.observed.v1": ReplicaObserved,
     "io.warmlog.index.summarised.v1": IndexSummarised,
     "io.warmlog.moment.v1": Moment,
+    "io.warmlog.watch.contact.v1": WatchContact,
+    "io.warmlog.leader.elected.v1": LeaderElected,
+    "io.warmlog.admission.decided.v1": AdmissionDecided,
+    "io.warmlog.effect.applied.v1": EffectApplied,
+    "io.warmlog.effect.failed.v1": EffectFailed,
+    "io.warmlog.timer.fired.v1": TimerFired,
 }
 _NAMES = {struct: name for name, struct in TYPES.items()}
 _encoder = msgspec.json.Encoder()

@@ -87,7 +87,22 @@ def index_subject(shard: str) -> str:
     return join("wl", "index", escape(shard))
 
 
+def admission_subject(webhook: str, namespace: str, name: str) -> str:
+    """`admission.decided`; a Pod that has no name yet is told under its generateName."""
+    return join("wl", "admission", escape(webhook), escape(namespace), escape(name))
+
+
+def effect_subject(group_plural: str, namespace: str, name: str) -> str:
+    return join("wl", "effect", escape(group_plural), escape(namespace), escape(name))
+
+
+def timer_subject(handler: str) -> str:
+    return join("wl", "timer", escape(handler))
+
+
 MOMENT = "wl.moment"
+WATCH = "wl.watch"
+LEADER = "wl.leader"
 CONTROL_LOG = "wl.>"
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from eventstore import asyncapi, events, kvwire, store, subjects
+from eventstore import asyncapi, events, examples, kvwire, store, subjects
 
 PAGE = Path(__file__).parents[3] / "docs" / "asyncapi.yaml"
 DOCUMENT: dict[str, Any] = asyncapi.document()
@@ -33,7 +33,7 @@ def test_every_type_has_a_message_whose_example_decodes_to_what_it_was_made_of(n
     body = msgspec.json.encode(example["payload"])
     decoded = events.decode(store.Stored(1, 1, example["payload"]["subject"], body))
     assert isinstance(decoded, events.Decoded), decoded
-    assert decoded.data == asyncapi.EXAMPLES[struct][2]
+    assert decoded.data == examples.EXAMPLES[struct][2]
     assert decoded.envelope.type == name
 
 
@@ -65,6 +65,17 @@ ADDRESSES = {
     "replica": ({"tenant": "team.a", "replica": "e_1"}, subjects.replica_subject("team.a", "e_1")),
     "index": ({"shard": "0"}, subjects.index_subject("0")),
     "moment": ({}, subjects.MOMENT),
+    "watch": ({}, subjects.WATCH),
+    "leader": ({}, subjects.LEADER),
+    "admission": (
+        {"webhook": "mpod.inferencecache.io", "namespace": "a", "name": "b-"},
+        subjects.admission_subject("mpod.inferencecache.io", "a", "b-"),
+    ),
+    "effect": (
+        {"group-plural": "services", "namespace": "a", "name": "b"},
+        subjects.effect_subject("services", "a", "b"),
+    ),
+    "timer": ({"handler": "cachebackend"}, subjects.timer_subject("cachebackend")),
     "kv": (
         {"partition": str(subjects.partition_of("t", "m")), "tenant": "t", "replica": "r"},
         subjects.kv_subject("t", "m", "r"),
