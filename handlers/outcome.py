@@ -1,0 +1,96 @@
+"""What a handler wants done, as data. Handlers return it, `handlers.effects` carries it out, nobody else writes.
+
+An `Outcome` is the whole answer for one key at one moment: every object that should be, the status that should be read,
+the Events that should have been told, when to look again. It is level-based: computing it twice gives the same bytes,
+and what is right already costs nothing.
+
+Rules: design.md section 1 ("handlers are pure"), section 5 ("deletes and creates carry preconditions").
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+Object = dict[str, Any]  # a Kubernetes object or a part of one, as JSON
+
+
+class Key(NamedTuple):
+    """One object: `kind` is `<plural>.<group>`, core kinds are `pods`, `services`; namespace "" for cluster scope."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.namespace}/{self.name}"
+
+
+class Apply(msgspec.Struct, frozen=True, kw_only=True):
+    """Server-side apply of an object that we own. Fields that are left out are given up, so `body` is complete.
+
+    `owner` is the uid that the live object's controller reference must have, where it exists: a foreign object of the
+    same name is never taken over. `replaces` deletes the live object first when one of these fields differs that the
+    API cannot change (a Service's clusterIP, for example).
+    """
+
+    key: Key
+    body: Object
+    owner: str
+    replaces: tuple[str, ...] = ()
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole status of an object of ours, through its subresource. Written only when it differs."""
+
+    key: Key
+    uid: str
+    status: Object
+
+
+class Patch(msgspec.Struct, frozen=True, kw_only=True):
+    """A merge patch of somebody else's object, with an optimistic lock: it fails when the object changed since."""
+
+    key: Key
+    uid: str
+    resource_version: str
+    patch: Object
+
+
+class Delete(msgspec.Struct, frozen=True, kw_only=True):
+    """Deletes exactly this object, or nothing."""
+
+    key: Key
+    uid: str
+    resource_version: str = ""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """A Kubernetes Event. `transition` counts the changes of what it tells, and names the Event: the same transition is
+    never told twice, not by a second leader either."""
+
+    about: Key
+    uid: str
+    api_version: str
+    object_kind: str  # CacheBackend, Pod
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+    transition: str
+
+
+Intent = Apply | Status | Patch | Delete | Told
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What should be, for one key.
+
+    `again_ns` is a moment of the stream's clock at which the answer may change with nothing happening; 0 is never.
+    `waits` names kinds that must be listed before anything can be said: then there are no intents.
+    """
+
+    intents: tuple[Intent, ...] = ()
+    again_ns: int = 0
+    waits: tuple[str, ...] = ()
+
+
+NOTHING = Outcome()

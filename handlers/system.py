@@ -1,0 +1,60 @@
+"""What a system (CacheBackend, KV cache injection, Kernel Cache) gives to the machine. A new system implements these
+two protocols in a folder of its own and gets one line in the wiring; the machine knows no system.
+
+Rules: design.md section 6, last paragraph.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from eventstore import events
+from handlers.admission.decision import Decision, Question
+from handlers.outcome import Key, Outcome
+from handlers.world.reader import Reader
+from handlers.world.state import World
+
+
+class System(Protocol):
+    """The reconciling half."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Kinds that it reads, `<plural>.<group>`: watched, and listed before anything is decided."""
+        ...
+
+    def concerns(self, event: events.Decoded, world: World) -> Iterable[Key]:
+        """Keys to reconcile because of an event just folded into `world`. Too many is slow, too few is wrong."""
+        ...
+
+    def keys(self, world: World) -> Iterable[Key]:
+        """Every key there is: reconciled once when a leader starts."""
+        ...
+
+    def desired(self, world: Reader, key: Key) -> Outcome:
+        """What should be. May raise Unlisted; any other exception is a defect, told and retried slowly."""
+        ...
+
+
+class Admitter(Protocol):
+    """The admission half: one webhook path."""
+
+    @property
+    def name(self) -> str:
+        """Of the webhook, `mpod.inferencecache.io`: also the subject of its decisions."""
+        ...
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """What it reads of the world."""
+        ...
+
+    def concerned(self, question: Question, world: Reader) -> bool:
+        """Cheap: False when nothing of ours could concern it, whatever the world. Such a question is counted only."""
+        ...
+
+    def decide(self, question: Question, world: Reader) -> Decision:
+        """The answer. Raises Unlisted where a live read is needed; the machine reads and asks again."""
+        ...

@@ -1,0 +1,104 @@
+"""How handlers read the world: every key that was looked at is recorded with its sequence.
+
+The read-set is what `explain` follows and what `admission.decided` holds: deciding again over the same events gives the
+same answer, and a reader of the log sees on which facts it stood. A key that was looked for and is absent is recorded
+with 0; a list is recorded as `<kind>/<namespace>/*` with the newest sequence in it.
+
+A kind that was never listed is *unknown*: reading it raises `Unlisted`, because absence there means nothing. Who reads
+in a live cluster turns it into a `Wait` or a live read.
+
+Rules: design.md section 2 ("kind.listed", "read-set").
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from handlers.outcome import Key, Object
+from handlers.world.state import Known, Replica, World
+
+
+class Unlisted(Exception):
+    """Nothing is known of this kind yet."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"{kind} has not been listed yet")
+        self.kind = kind
+
+
+class Reader:
+    """One reading. `live` are objects read from the API for this reading; they win over the world's, by key, and a
+    namespace in `whole` was listed live: what is not in `live` there does not exist."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        live: Mapping[Key, Known] | None = None,
+        whole: frozenset[tuple[str, str]] = frozenset(),
+    ) -> None:
+        self._world, self._live, self._whole = world, dict(live or {}), whole
+        self.reads: dict[str, int] = {}
+
+    @property
+    def now_ns(self) -> int:
+        return self._world.now_ns
+
+    @property
+    def position(self) -> str:
+        return f"{self._world.incarnation}:{self._world.sequence}"
+
+    def get(self, kind: str, namespace: str, name: str) -> Known | None:
+        """Raises Unlisted where absence would mean nothing."""
+        key = Key(kind, namespace, name)
+        found = self._live.get(key)
+        if found is None and (kind, namespace) not in self._whole:
+            found = self._world.objects.get(kind, {}).get((namespace, name))
+            if found is None:
+                self._require(kind)
+        self.reads[str(key)] = 0 if found is None else found.sequence
+        return found
+
+    def select(
+        self, kind: str, namespace: str | None, keep: Callable[[Known], bool] = lambda known: True
+    ) -> list[tuple[Key, Known]]:
+        """Objects of a namespace (None: of all) that `keep` accepts, by name. Raises Unlisted."""
+        found = sorted(self._all(kind, namespace), key=lambda pair: pair[0])
+        newest = max((known.sequence for _, known in found), default=0)
+        self.reads[f"{kind}/{namespace or ''}/*"] = newest
+        return [(key, known) for key, known in found if keep(known)]
+
+    def _all(self, kind: str, namespace: str | None) -> Iterator[tuple[Key, Known]]:
+        if namespace is not None and (kind, namespace) in self._whole:
+            yield from ((k, v) for k, v in self._live.items() if k.kind == kind and k.namespace == namespace)
+            return
+        self._require(kind)
+        for (ns, name), known in self._world.objects.get(kind, {}).items():
+            if namespace is None or ns == namespace:
+                key = Key(kind, ns, name)
+                yield key, self._live.get(key, known)
+
+    def _require(self, kind: str) -> None:
+        if kind not in self._world.listed:
+            raise Unlisted(kind)
+
+    def status(self, key: Key, observed: Object) -> Object:
+        """The status that an object of ours shows: our own last write where it is newer than what was observed."""
+        applied = self._world.applied.get(key)
+        known = self._world.objects.get(key.kind, {}).get((key.namespace, key.name))
+        if applied is None or applied.status is None or known is None or applied.uid != known.uid:
+            return observed
+        return applied.status if applied.sequence > known.sequence else observed
+
+    def told(self, transition: str) -> bool:
+        """Whether the Event of this transition was written."""
+        return transition in self._world.told
+
+    def replicas(self, tenant: str) -> list[Replica]:
+        """Engine replicas of a tenant (a namespace), by name."""
+        found = sorted((r for r in self._world.replicas.values() if r.tenant == tenant), key=lambda r: r.replica)
+        self.reads[f"replicas/{tenant}/*"] = max((one.sequence for one in found), default=0)
+        return found
+
+    def settings(self, role: str) -> dict[str, Any]:
+        self.reads[f"settings//{role}"] = 0 if role not in self._world.settings else 1
+        return dict(self._world.settings.get(role, {}))

@@ -1,0 +1,91 @@
+"""What the control log says, as one value: the world.
+
+Here: the parts and what each means. Not here: how an event changes them (fold), how handlers read them (reader), how
+the world is kept and compared (keyframe). Only `fold` writes; everything else sees it through a `Reader`.
+
+Rules: design.md section 2.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from handlers.outcome import Key, Object
+
+
+class Known(msgspec.Struct, frozen=True, gc=False):
+    """An object as last observed. `sequence` is that of its event. `value` is the narrow Struct of its kind, or None
+    when what was stored does not decode into it; `problem` then says why. The object exists all the same."""
+
+    uid: str
+    resource_version: str
+    shape: int
+    sequence: int
+    time_ns: int
+    value: Any
+    problem: str = ""
+
+
+class Listed(msgspec.Struct, frozen=True, gc=False):
+    """A complete list of a kind was folded. `shape` tells which fields its objects have."""
+
+    sequence: int
+    shape: int
+    count: int
+
+
+class Applied(msgspec.Struct, frozen=True, gc=False):
+    """The last write of ours to an object. `status` is the body of a status write: it is what the object shows from
+    then on, even before a watch brought it back."""
+
+    sequence: int
+    verb: str
+    desired: str
+    resource_version: str
+    uid: str
+    status: Object | None = None
+
+
+class Replica(msgspec.Struct, frozen=True, gc=False):
+    """An engine replica, from its edges and the newest summary. Times are the stream's, 0 = never."""
+
+    tenant: str
+    replica: str
+    model: str
+    scheme: str
+    uid: str
+    state: str
+    sequence: int
+    first_event_ns: int = 0
+    last_event_ns: int = 0
+    blocks: int = 0
+    hit_rate: float = 0.0
+    statistics: dict[str, float] = {}
+
+
+class Skipped(msgspec.Struct, frozen=True, gc=False):
+    """An event that could not be folded; it is passed over for ever, and told."""
+
+    sequence: int
+    type: str
+    reason: str
+
+
+@dataclass
+class World:
+    """Everything at `sequence` of `incarnation`. `now_ns` is the newest stream time folded: the only clock there is."""
+
+    incarnation: str = ""
+    sequence: int = 0
+    now_ns: int = 0
+    contact_ns: int = 0
+    objects: dict[str, dict[tuple[str, str], Known]] = field(default_factory=dict)
+    listed: dict[str, Listed] = field(default_factory=dict)
+    applied: dict[Key, Applied] = field(default_factory=dict)
+    told: dict[str, int] = field(default_factory=dict)  # transition -> sequence of the Event's effect
+    replicas: dict[tuple[str, str], Replica] = field(default_factory=dict)
+    settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    epoch: int = 0
+    leader: str = ""
+    skipped: list[Skipped] = field(default_factory=list)
