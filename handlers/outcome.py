@@ -7,6 +7,7 @@ and what is right already costs nothing.
 Rules: design.md section 1 ("handlers are pure"), section 5 ("deletes and creates carry preconditions").
 """
 
+import hashlib
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -76,6 +77,12 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     message: str
     transition: str
+
+
+def event_name(told: Told) -> str:
+    """The name of the Kubernetes Event: the same for the same transition, whoever writes it."""
+    said = "\n".join((told.uid, told.reason, told.transition)).encode()
+    return f"{told.about.name[:200]}.{hashlib.sha256(said).hexdigest()[:16]}"
 
 
 Intent = Apply | Status | Patch | Delete | Told

@@ -13,7 +13,7 @@ Rules: design.md section 2 ("kind.listed", "read-set").
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from handlers.outcome import Key, Object
+from handlers.outcome import Key, Object, Told, event_name
 from handlers.world.state import Known, Replica, World
 
 
@@ -89,9 +89,9 @@ class Reader:
             return observed
         return applied.status if applied.sequence > known.sequence else observed
 
-    def told(self, transition: str) -> bool:
-        """Whether the Event of this transition was written."""
-        return transition in self._world.told
+    def told(self, key: Key, event: Told) -> bool:
+        """Whether this Event was written when `key` was reconciled before."""
+        return event_name(event) in self._world.told.get(str(key), {})
 
     def replicas(self, tenant: str) -> list[Replica]:
         """Engine replicas of a tenant (a namespace), by name."""

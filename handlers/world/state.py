@@ -83,7 +83,7 @@ class World:
     objects: dict[str, dict[tuple[str, str], Known]] = field(default_factory=dict)
     listed: dict[str, Listed] = field(default_factory=dict)
     applied: dict[Key, Applied] = field(default_factory=dict)
-    told: dict[str, int] = field(default_factory=dict)  # transition -> sequence of the Event's effect
+    told: dict[str, dict[str, int]] = field(default_factory=dict)  # reconciled key -> names of its Events -> sequence
     replicas: dict[tuple[str, str], Replica] = field(default_factory=dict)
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
     epoch: int = 0

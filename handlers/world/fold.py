@@ -1,0 +1,184 @@
+"""How one event changes the world. Total: whatever lies in the log, the world goes on and says what it passed over.
+
+Decode, compute, assign once: nothing is changed until everything that could fail has been computed.
+
+Rules: design.md section 2 ("Fold is total", the table of types).
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from eventstore import events, store, subjects
+from handlers.outcome import Key
+from handlers.world import kinds
+from handlers.world.state import Applied, Known, Listed, Replica, Skipped, World
+
+#: The newest of these are kept; how many there were is told by the position of each.
+KEPT_SKIPPED: Final = 1000
+
+
+def fold(world: World, stored: store.Stored, *, incarnation: str) -> events.Decoded | None:
+    """Fold one event in place; the event, or None when it was passed over. Never raises for what it reads."""
+    decoded = events.decode(stored)
+    change: Callable[[], None] | None = None
+    reason = ""
+    if isinstance(decoded, events.Decoded):
+        try:
+            change = _change(world, decoded)
+        except (subjects.SubjectError, ValueError, TypeError, LookupError) as error:
+            reason = f"{decoded.envelope.type} cannot be folded: {error}"
+    else:
+        reason = decoded.reason
+    if change is not None:
+        change()
+    else:
+        kind = decoded.envelope.type if isinstance(decoded, events.Decoded) else decoded.type
+        world.skipped = [*world.skipped[-KEPT_SKIPPED + 1 :], Skipped(stored.sequence, kind, reason)]
+    world.incarnation, world.sequence = incarnation, stored.sequence
+    world.now_ns = max(world.now_ns, stored.time_ns)
+    return decoded if isinstance(decoded, events.Decoded) and change is not None else None
+
+
+def _change(world: World, event: events.Decoded) -> Callable[[], None]:
+    """What the event does, as a function that cannot fail any more."""
+    stored = event.stored
+    match event.data:
+        case events.ObjectSeen() as seen:
+            return _seen(world, stored, seen)
+        case events.ObjectGone() as gone:
+            return _gone(world, stored, gone)
+        case events.KindListed() as listed:
+            kind = _tokens(stored.subject, 3)[2]
+            return _set(world.listed, kind, Listed(stored.sequence, listed.shape, listed.count))
+        case events.WatchContact():
+            return lambda: setattr(world, "contact_ns", stored.time_ns)
+        case events.LeaderElected() as elected:
+            return _elected(world, elected)
+        case events.SettingsSeen() as settings:
+            return _set(world.settings, settings.role, dict(settings.settings))
+        case events.ReplicaObserved() as observed:
+            return _observed(world, stored, observed)
+        case events.IndexSummarised() as summary:
+            return _summarised(world, stored, summary)
+        case events.EffectApplied() as effect:
+            return _applied(world, stored, effect)
+    return lambda: None  # decisions, failures, moments and timers move the clock and nothing else
+
+
+def _set(mapping: dict[Any, Any], key: Any, value: Any) -> Callable[[], None]:
+    return lambda: mapping.__setitem__(key, value)
+
+
+def _drop(mapping: dict[Any, Any], key: Any) -> None:
+    mapping.pop(key, None)
+
+
+def _tokens(subject: str, count: int) -> list[str]:
+    parts = subject.split(".")
+    if len(parts) != count:
+        raise ValueError(f"subject {subject!r} has {len(parts)} tokens, expected {count}")
+    return [*parts[:2], *(subjects.unescape(part) for part in parts[2:])]
+
+
+def _key(subject: str) -> Key:
+    _, _, kind, namespace, name = _tokens(subject, 5)
+    return Key(kind, namespace, name)
+
+
+def _seen(world: World, stored: store.Stored, seen: events.ObjectSeen) -> Callable[[], None]:
+    key = _key(stored.subject)
+    if key.kind not in kinds.KINDS:
+        return lambda: None
+    value, problem = kinds.decode(key.kind, seen.object)
+    known = Known(
+        seen.uid, seen.resource_version, seen.shape, stored.sequence, stored.time_ns, value, problem
+    )  # an object that does not decode exists all the same
+
+    def change() -> None:
+        old = world.objects.setdefault(key.kind, {}).get((key.namespace, key.name))
+        if old is not None and old.uid != known.uid:
+            _forget(world, key)
+        world.objects[key.kind][key.namespace, key.name] = known
+
+    return change
+
+
+def _gone(world: World, stored: store.Stored, gone: events.ObjectGone) -> Callable[[], None]:
+    key = _key(stored.subject)
+
+    def change() -> None:
+        known = world.objects.get(key.kind, {}).get((key.namespace, key.name))
+        if known is not None and known.uid == gone.uid:
+            del world.objects[key.kind][key.namespace, key.name]
+            _forget(world, key)
+
+    return change
+
+
+def _forget(world: World, key: Key) -> None:
+    """What was remembered of an object that is gone, or is another one now."""
+    world.applied.pop(key, None)
+    world.told.pop(str(key), None)
+
+
+def _elected(world: World, elected: events.LeaderElected) -> Callable[[], None]:
+    def change() -> None:
+        if elected.epoch > world.epoch:
+            world.epoch, world.leader = elected.epoch, elected.instance
+
+    return change
+
+
+def _observed(world: World, stored: store.Stored, observed: events.ReplicaObserved) -> Callable[[], None]:
+    name = (observed.tenant, observed.replica)
+    old = world.replicas.get(name)
+    if observed.edge == "gone":
+        return functools.partial(_drop, world.replicas, name)
+    same = old is not None and old.uid == observed.uid
+    first = old.first_event_ns if old is not None and same else 0
+    new = Replica(
+        tenant=observed.tenant,
+        replica=observed.replica,
+        model=observed.model,
+        scheme=observed.scheme,
+        uid=observed.uid,
+        state=observed.edge,
+        sequence=stored.sequence,
+        first_event_ns=first or (stored.time_ns if observed.edge == "first-event" else 0),
+        last_event_ns=stored.time_ns,
+        blocks=observed.blocks,
+        hit_rate=old.hit_rate if old is not None and same else 0.0,
+        statistics=observed.statistics or (old.statistics if old is not None and same else {}),
+    )
+    return _set(world.replicas, name, new)
+
+
+def _summarised(world: World, stored: store.Stored, summary: events.IndexSummarised) -> Callable[[], None]:
+    found = {}
+    for one in summary.replicas:
+        old = world.replicas.get((one.tenant, one.replica))
+        if old is not None:
+            found[one.tenant, one.replica] = msgspec.structs.replace(
+                old,
+                model=one.model,
+                state=one.state,
+                blocks=one.blocks,
+                hit_rate=one.hit_rate,
+                sequence=stored.sequence,
+            )
+    return lambda: world.replicas.update(found)
+
+
+def _applied(world: World, stored: store.Stored, effect: events.EffectApplied) -> Callable[[], None]:
+    key = Key(effect.kind, effect.namespace, effect.name)
+    if effect.verb == "event":
+        return lambda: world.told.setdefault(effect.key, {}).__setitem__(effect.name, stored.sequence)
+    status = effect.body.get("status", {}) if effect.verb == "status" else None
+    old = world.applied.get(key)
+    if status is None and old is not None and old.uid == effect.uid:
+        status = old.status
+    applied = Applied(stored.sequence, effect.verb, effect.desired, effect.resource_version, effect.uid, status)
+    return _set(world.applied, key, applied)

@@ -1,0 +1,31 @@
+"""Which kinds the world keeps, and as what. A system that reads a new kind adds its row here.
+
+`shape` grows when a Struct gets a field that older events cannot have; the leader then appends the objects again.
+
+Rules: design.md section 2, "Shapes".
+"""
+
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from crds import inferencecache
+
+
+class Kind(NamedTuple):
+    struct: type[msgspec.Struct]
+    shape: int
+
+
+KINDS: Final[dict[str, Kind]] = {
+    inferencecache.CACHE_POLICIES: Kind(inferencecache.CachePolicy, 1),
+    inferencecache.CACHE_TENANTS: Kind(inferencecache.CacheTenant, 1),
+}
+
+
+def decode(kind: str, document: dict[str, Any]) -> tuple[msgspec.Struct | None, str]:
+    """The narrow Struct, or None and one line that says why it is none."""
+    try:
+        return msgspec.convert(document, KINDS[kind].struct), ""
+    except (msgspec.ValidationError, RecursionError) as error:
+        return None, str(error)
