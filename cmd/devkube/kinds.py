@@ -88,6 +88,8 @@ class Resource:
     storage: str = ""
     # JSONPaths of the scale subresource (specReplicasPath, statusReplicasPath, labelSelectorPath), CRDs and workloads.
     scale_paths: tuple[str, str, str] = (".spec.replicas", ".status.replicas", "")
+    # What field selectors may ask for, of a CRD (its selectableFields), as `spec.color`; `selectors` knows built-ins'.
+    selectable: tuple[str, ...] = ()
 
     @property
     def group_version(self) -> str:

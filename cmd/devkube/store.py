@@ -131,7 +131,7 @@ class Store:
         return len(self._kind(key).objects)
 
     def version_of(self, key: str) -> int:
-        """The version of the last change of this kind: caches of what is computed from a kind are good until it moves."""
+        """The version of this kind's last change: what somebody computed from the kind is good until it moves."""
         return self._kind(key).version
 
     def keys(self) -> tuple[str, ...]:

@@ -1,0 +1,368 @@
+"""Label and field selectors, as text (query parameters) and as LabelSelector objects.
+
+Grammar and messages are those of apimachinery's `labels.Parse` and `fields.ParseSelector`; which fields a kind can be
+selected by is its own matter (`FIELDS`, a CRD's selectableFields). What does not parse is a 400.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+from devkube.errors import StatusError, bad_request
+from devkube.kinds import Object, Resource
+
+Matcher = Callable[[Mapping[str, str]], bool]
+Operator = Literal["=", "==", "!=", "in", "notin", "exists", "!", "gt", "lt"]
+
+# Of built-in kinds, besides metadata.name and metadata.namespace; upstream: AddFieldLabelConversionFunc per kind.
+FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "pods": (
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+    "nodes": ("spec.unschedulable",),
+    "namespaces": ("status.phase",),
+    "secrets": ("type",),
+    "services": ("spec.clusterIP", "spec.type"),
+    "replicationcontrollers": ("status.replicas",),
+    "replicasets.apps": ("status.replicas",),
+    "jobs.batch": ("status.successful",),
+    "events": (
+        "involvedObject.kind",
+        "involvedObject.namespace",
+        "involvedObject.name",
+        "involvedObject.uid",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    ),
+}
+_ABSENT: Final = {"spec.unschedulable": "false", "spec.hostNetwork": "false", "status.replicas": "0"}
+_ABSENT_NUMBERS: Final = {"status.successful": "0"}
+# events.k8s.io calls the same fields by other names.
+_ALIASES: Final = {
+    "regarding": "involvedObject",
+    "reportingController": "reportingComponent",
+    "spec.host": "spec.nodeName",
+}
+
+
+@dataclass(frozen=True)
+class Requirement:
+    key: str
+    operator: Operator
+    values: frozenset[str] = frozenset()
+
+    def matches(self, found: Mapping[str, str]) -> bool:
+        value = found.get(self.key)
+        match self.operator:
+            case "=" | "==" | "in":
+                return value in self.values
+            case "!=" | "notin":
+                return value not in self.values
+            case "exists":
+                return value is not None
+            case "!":
+                return value is None
+        if value is None or not re.fullmatch(r"[+-]?\d+", value):
+            return False
+        (bound,) = self.values
+        return int(value) > int(bound) if self.operator == "gt" else int(value) < int(bound)
+
+
+def _all(requirements: Collection[Requirement]) -> Matcher:
+    if not requirements:
+        return lambda found: True
+    if len(requirements) == 1:
+        return next(iter(requirements)).matches
+    return lambda found: all(one.matches(found) for one in requirements)
+
+
+# --------------------------------------------------------------------------------------------------- labels
+
+
+_TOKEN: Final = re.compile(r"\s*(==|!=|[=!,()<>]|[^\s=!,()<>]+)")
+_OPERATORS: Final[Mapping[str, Operator]] = {
+    "=": "=",
+    "==": "==",
+    "!=": "!=",
+    "in": "in",
+    "notin": "notin",
+    ">": "gt",
+    "<": "lt",
+}
+_SPECIAL: Final = frozenset(["", "=", "==", "!=", "!", ",", "(", ")", "<", ">"])
+_EXPECTED: Final = "in, notin, =, ==, !=, gt, lt"  # labels.binaryOperators, sorted as upstream prints them
+_PART: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_DNS: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+class _Labels:
+    """One parse: tokens and where it stands. The end is the empty token."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = [match[1] for match in _TOKEN.finditer(text.strip())] + [""]
+        self._at = 0
+
+    def peek(self) -> str:
+        return self._tokens[min(self._at, len(self._tokens) - 1)]
+
+    def take(self) -> str:
+        token = self.peek()
+        self._at += 1
+        return token
+
+    def requirements(self) -> list[Requirement]:
+        found: list[Requirement] = []
+        while token := self.peek():
+            if token in _SPECIAL and token != "!":
+                raise bad_request(f"found '{token}', expected: !, identifier, or 'end of string'")
+            try:
+                found.append(self._requirement())
+            except _Wrong as error:
+                raise bad_request(f"unable to parse requirement: {error}") from None
+            match self.take():
+                case "":
+                    break
+                case ",":
+                    if self.peek() in _SPECIAL and self.peek() != "!":
+                        raise bad_request(f"found '{self.peek()}', expected: identifier after ','")
+                case other:
+                    raise bad_request(f"found '{other}', expected: ',' or 'end of string'")
+        return found
+
+    def _requirement(self) -> Requirement:
+        absent = self.peek() == "!"
+        if absent:
+            self.take()
+        key = self.take()
+        if key in _SPECIAL:
+            raise _Wrong(f"found '{key}', expected: identifier")
+        if told := label_key_fault(key):
+            raise _Wrong(f'<nil>: Invalid value: "{key}": {told}')
+        if self.peek() in ("", ","):
+            return Requirement(key, "!" if absent else "exists")
+        if absent:
+            return Requirement(key, "!")
+        token = self.take()
+        operator = _OPERATORS.get(token)
+        if operator is None:
+            raise _Wrong(f"found '{token}', expected: {_EXPECTED}")
+        values = self._values() if operator in ("in", "notin") else [self._value()]
+        for at, value in enumerate(sorted(set(values))):
+            if operator in ("gt", "lt") and not re.fullmatch(r"[+-]?\d+", value):
+                raise _Wrong(
+                    f"values[{at}]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer"
+                )
+            if told := label_value_fault(value):
+                raise _Wrong(f'values[{at}][{key}]: Invalid value: "{value}": {told}')
+        return Requirement(key, operator, frozenset(values))
+
+    def _value(self) -> str:
+        if self.peek() in ("", ","):
+            return ""
+        token = self.take()
+        if token in _SPECIAL:
+            raise _Wrong(f"found '{token}', expected: identifier")
+        return token
+
+    def _values(self) -> list[str]:
+        if (token := self.take()) != "(":
+            raise _Wrong(f"found '{token}' expected: '('")
+        found, want = list[str](), True  # want: a value may follow; if none does, it is the empty one
+        while True:
+            token = self.take()
+            match token:
+                case ")":
+                    return [*found, ""] if want else found
+                case ",":
+                    if want:
+                        found.append("")
+                    want = True
+                case _ if token in _SPECIAL:
+                    raise _Wrong(f"found '{token}', expected: ',', or identifier")
+                case _ if not want:
+                    raise _Wrong(f"found '{token}', expected: ',' or ')'")
+                case _:
+                    found.append(token)
+                    want = False
+
+
+class _Wrong(Exception):
+    pass
+
+
+def label_key_fault(key: str) -> str:
+    """Why a label's key is wrong ('' when it is right); upstream: validation.IsQualifiedName."""
+    prefix, slash, name = key.rpartition("/")
+    if "/" in prefix:
+        return (
+            "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+            "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+            "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. "
+            "'example.com/MyName')"
+        )
+    if slash and not prefix:
+        return "prefix part must be non-empty"
+    if prefix and not (len(prefix) <= 253 and _DNS.fullmatch(prefix)):
+        return (
+            "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+            "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation "
+            "is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+        )
+    if not name:
+        return "name part must be non-empty"
+    if len(name) > 63:
+        return "name part must be no more than 63 bytes"
+    if not _PART.fullmatch(name):
+        return (
+            "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+            "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+            "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+        )
+    return ""
+
+
+def label_value_fault(value: str) -> str:
+    if len(value) > 63:
+        return "must be no more than 63 bytes"
+    if value and not _PART.fullmatch(value):
+        return (
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
+            "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for "
+            "validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+        )
+    return ""
+
+
+@lru_cache(1024)
+def parse_labels(text: str) -> Matcher:
+    return _all(_Labels(text).requirements())
+
+
+def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+    """A metav1.LabelSelector object: None selects nothing, an empty one everything."""
+    if selector is None:
+        return False
+    wanted = selector.get("matchLabels") or {}
+    return all(labels.get(k) == v for k, v in wanted.items()) and all(
+        _expression(one).matches(labels) for one in selector.get("matchExpressions") or ()
+    )
+
+
+def _expression(one: Mapping[str, Any]) -> Requirement:
+    operators: dict[str, Operator] = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
+    operator = operators.get(str(one.get("operator")))
+    if operator is None:
+        raise bad_request(f'"{one.get("operator")}" is not a valid label selector operator')
+    return Requirement(str(one.get("key")), operator, frozenset(one.get("values") or ()))
+
+
+def selector_text(selector: Mapping[str, Any] | None) -> str:
+    """A LabelSelector object as the text of a query, as Scale's status.selector tells it."""
+    if not selector:
+        return ""
+    found = [f"{k}={v}" for k, v in sorted((selector.get("matchLabels") or {}).items())]
+    for one in selector.get("matchExpressions") or ():
+        values = ",".join(sorted(one.get("values") or ()))
+        texts = {
+            "In": f"{one['key']} in ({values})",
+            "NotIn": f"{one['key']} notin ({values})",
+            "Exists": one["key"],
+            "DoesNotExist": f"!{one['key']}",
+        }
+        found.append(texts[one["operator"]])
+    return ",".join(found)
+
+
+# --------------------------------------------------------------------------------------------------- fields
+
+
+def supported(resource: Resource) -> tuple[str, ...]:
+    """The fields that this resource can be selected by."""
+    common = ("metadata.name", "metadata.namespace") if resource.namespaced else ("metadata.name",)
+    return common + FIELDS.get(resource.key, ()) + resource.selectable
+
+
+def values(resource: Resource, obj: Object) -> dict[str, str]:
+    """What the store keeps of an object so that field selectors need not decode it."""
+    found = {}
+    for path in FIELDS.get(resource.key, ()) + resource.selectable:
+        value: Any = obj
+        names = ("reportingComponent",) if path == "reportingComponent" else path.split(".")
+        for name in names:
+            value = value.get(name) if isinstance(value, dict) else None
+        if path == "source":  # of an Event: the component, whichever field tells it
+            value = (obj.get("source") or {}).get("component") or obj.get("reportingComponent")
+        found[path] = _text(value, _ABSENT.get(path) or _ABSENT_NUMBERS.get(path, ""))
+    return found
+
+
+def _text(value: Any, absent: str) -> str:
+    if value is None:
+        return absent
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """A parsed field selector. `name` is the one that metadata.name must have, if it asks so."""
+
+    terms: tuple[Requirement, ...] = ()
+
+    @property
+    def name(self) -> str | None:
+        return next((v for t in self.terms if t.key == "metadata.name" and t.operator == "=" for v in t.values), None)
+
+    def matches(self, namespace: str, name: str, found: Mapping[str, str]) -> bool:
+        """`found` as `values` makes it."""
+        for term in self.terms:
+            if term.key == "metadata.name":
+                value = name
+            elif term.key == "metadata.namespace":
+                value = namespace
+            else:
+                value = found.get(term.key, "")
+            if (value in term.values) != (term.operator == "="):
+                return False
+        return True
+
+
+def parse_fields(text: str, fields: Iterable[str]) -> Fields:
+    allowed, terms = frozenset(fields), []
+    for term in re.findall(r"(?:[^,\\]|\\.|\\$)+", text, re.DOTALL):
+        match = re.fullmatch(r"((?:[^=!\\]|!(?!=))*?)(!=|==|=)(.*)", term, re.DOTALL)
+        if match is None:
+            raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
+        key, operator, value = match[1], match[2], _unescaped(match[3])
+        for alias, real in _ALIASES.items():
+            if key == alias or key.startswith(alias + "."):
+                key = real + key[len(alias) :]
+        if key not in allowed:
+            raise _unsupported(match[1])
+        terms.append(Requirement(key, "!=" if operator == "!=" else "=", frozenset([value])))
+    return Fields(tuple(terms))
+
+
+def _unsupported(key: str) -> StatusError:
+    return bad_request(f"field label not supported: {key}")
+
+
+def _unescaped(value: str) -> str:
+    if match := re.search(r"\\(?![\\,=])(.?)", re.sub(r"\\[\\,=]", "", value), re.DOTALL):
+        raise bad_request(f"invalid field selector: invalid escape sequence: \\{match[1]}")
+    if match := re.search(r"[,=]", re.sub(r"\\[\\,=]", "", value)):
+        raise bad_request(f"invalid field selector: unescaped character in value: {ord(match[0])}")
+    return re.sub(r"\\([\\,=])", r"\1", value)
