@@ -1,0 +1,150 @@
+"""SubjectAccessReview and its relatives: bodies of authorization.k8s.io/v1 answered from an `Authorizer`.
+
+Nothing is stored; each function returns the object sent, completed by its status (a SelfSubjectRulesReview comes back
+without its spec, as upstream). Checks and texts are those of `pkg/apis/authorization/validation`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from devkube.access.rbac import Authorizer
+from devkube.access.rules import Question, Rule
+from devkube.errors import About, Cause, bad_request, invalid
+from devkube.kinds import Object
+from devkube.requests import User
+
+GROUP = "authorization.k8s.io"
+_HARMLESS = ("managedFields", "creationTimestamp")  # metadata that a client's library adds by itself
+
+
+def subject_access_review(authorizer: Authorizer, obj: Object) -> Object:
+    spec = obj.get("spec") or {}
+    _refuse(obj, _spec_causes(spec, subject=True) + _metadata_causes(obj, "must be empty", ()))
+    return _answered(authorizer, obj, _question(spec, _subject(spec)))
+
+
+def local_subject_access_review(authorizer: Authorizer, obj: Object, namespace: str) -> Object:
+    spec = obj.get("spec") or {}
+    own = (obj.get("metadata") or {}).get("namespace") or ""
+    causes = _spec_causes(spec, subject=True)
+    causes += _metadata_causes(obj, "must be empty except for namespace", ("namespace",))
+    asked = spec.get("resourceAttributes")
+    if asked is not None and (asked.get("namespace") or "") != own:
+        path = "spec.resourceAttributes.namespace"
+        causes.append(_cause(path, asked.get("namespace") or "", "must match metadata.namespace"))
+    if spec.get("nonResourceAttributes") is not None:
+        path = "spec.nonResourceAttributes"
+        causes.append(_cause(path, spec["nonResourceAttributes"], "disallowed on this kind of request"))
+    _refuse(obj, causes)
+    if own != namespace:
+        raise bad_request(f"spec.resourceAttributes.namespace must match namespace: {namespace}")
+    return _answered(authorizer, obj, _question(spec, _subject(spec)))
+
+
+def self_subject_access_review(authorizer: Authorizer, obj: Object, user: User) -> Object:
+    spec = obj.get("spec") or {}
+    _refuse(obj, _spec_causes(spec, subject=False) + _metadata_causes(obj, "must be empty", ()))
+    return _answered(authorizer, obj, _question(spec, user))
+
+
+def self_subject_rules_review(authorizer: Authorizer, obj: Object, user: User) -> Object:
+    """What `kubectl auth can-i --list` prints."""
+    namespace = (obj.get("spec") or {}).get("namespace") or ""
+    if not namespace:
+        raise bad_request("no namespace on request")
+    if authorizer.mode == "AlwaysAllow":
+        rules: tuple[Rule, ...] = (Rule(("*",), ("*",), ("*",)), Rule(("*",), urls=("*",)))
+        errors: list[str] = []
+    else:
+        rules = authorizer.policy.rules(user, namespace)
+        errors = authorizer.policy.errors(user, namespace)
+    status: Object = {
+        "resourceRules": [_resource_rule(rule) for rule in rules if rule.resources],
+        "nonResourceRules": [
+            {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.urls)} for rule in rules if rule.urls
+        ],
+        "incomplete": False,
+    }
+    if errors:
+        status["evaluationError"] = errors[0] if len(errors) == 1 else "[" + ", ".join(errors) + "]"
+    return {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": {}, "spec": {}, "status": status}
+
+
+def _resource_rule(rule: Rule) -> Object:
+    found = {"verbs": rule.verbs, "apiGroups": rule.groups, "resources": rule.resources, "resourceNames": rule.names}
+    return {key: list(values) for key, values in found.items() if values}
+
+
+def _answered(authorizer: Authorizer, obj: Object, question: Question) -> Object:
+    decision = authorizer.decide(question)
+    status: Object = {"allowed": decision.allowed}
+    if decision.reason:
+        status["reason"] = decision.reason
+    return {**obj, "metadata": obj.get("metadata") or {}, "status": status}
+
+
+def _subject(spec: Mapping[str, Any]) -> User:
+    return User(
+        name=spec.get("user") or "",
+        uid=spec.get("uid") or "",
+        groups=tuple(spec.get("groups") or ()),
+        extra=spec.get("extra") or {},
+    )
+
+
+def _question(spec: Mapping[str, Any], user: User) -> Question:
+    asked = spec.get("resourceAttributes")
+    if asked is None:
+        other = spec["nonResourceAttributes"]
+        return Question(user, other.get("verb") or "", path=other.get("path") or "")
+    return Question(
+        user,
+        verb=asked.get("verb") or "",
+        group=asked.get("group") or "",
+        resource=asked.get("resource") or "",
+        subresource=asked.get("subresource") or "",
+        namespace=asked.get("namespace") or "",
+        name=asked.get("name") or "",
+    )
+
+
+def _spec_causes(spec: Mapping[str, Any], *, subject: bool) -> list[Cause]:
+    causes: list[Cause] = []
+    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and other is not None:
+        path = "spec.nonResourceAttributes"
+        causes.append(_cause(path, other, "cannot be specified in combination with resourceAttributes"))
+    if resource is None and other is None:
+        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        causes.append(_cause("spec.resourceAttributes", None, text))
+    if subject and not spec.get("user") and not spec.get("groups"):
+        causes.append(_cause("spec.user", "", "at least one of user or group must be specified"))
+    for selector in ("fieldSelector", "labelSelector"):
+        asked = (resource or {}).get(selector)
+        if asked is None:
+            continue
+        path = f"spec.resourceAttributes.{selector}"
+        if asked.get("rawSelector") and asked.get("requirements"):
+            text = "may not specified at the same time as requirements"
+            causes.append(_cause(f"{path}.rawSelector", asked["rawSelector"], text))
+        if not asked.get("rawSelector") and not asked.get("requirements"):
+            text = f"Required value: when {path} is specified, requirements or rawSelector is required"
+            causes.append(Cause("FieldValueRequired", text, f"{path}.requirements"))
+    return causes
+
+
+def _metadata_causes(obj: Object, text: str, allowed: tuple[str, ...]) -> list[Cause]:
+    meta = obj.get("metadata") or {}
+    if any(value and key not in (*_HARMLESS, *allowed) for key, value in meta.items()):
+        return [_cause("metadata", meta, text)]
+    return []
+
+
+def _cause(path: str, value: object, text: str) -> Cause:
+    shown = f'"{value}"' if isinstance(value, str) else "null" if value is None else str(value)
+    return Cause("FieldValueInvalid", f"Invalid value: {shown}: {text}", path)
+
+
+def _refuse(obj: Object, causes: list[Cause]) -> None:
+    if causes:
+        raise invalid(About(GROUP, obj["kind"].lower() + "s", "", obj["kind"]), causes)
