@@ -1,0 +1,147 @@
+"""Objects in the other forms clients ask for: a Table (what `kubectl get` prints) and only their metadata.
+
+Lists come out piece by piece, so that ten thousand rows neither stand in memory twice nor hold the event loop. Where
+metadata suffices it is cut out of the object's bytes, nothing is decoded and encoded again. Columns and cells are the
+type's own (`Resource.columns`, `Rules.table`); the leading Name is put in here.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from devkube.errors import StatusError
+from devkube.kinds import Object, Resource
+from devkube.negotiation import Include, Output
+from devkube.requests import Listing
+
+NAME: Final = {
+    "name": "Name",
+    "type": "string",
+    "format": "name",
+    "description": "Name of the object, unique within its namespace and type.",
+    "priority": 0,
+}
+
+
+class _Head(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
+_head = msgspec.json.Decoder(_Head).decode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def one(resource: Resource, raw: bytes, output: Output, *, include: Include, now: float) -> bytes:
+    """A single object in the form asked for. StatusError 406 for the form of a list."""
+    if output.form == "Table":
+        version = _decode(raw)["metadata"].get("resourceVersion", "")
+        return b"".join(
+            (_opening(resource, output, {"resourceVersion": version}), _row(resource, raw, output, include, now), b"]}")
+        )
+    if output.form == "PartialObjectMetadata":
+        return partial(raw, output.version)
+    raise _mismatch(output.form, f"is not a list ({resource.kind})")
+
+
+def plain(found: Listing) -> Iterator[bytes]:
+    """A list as it is, in pieces: `Listing.json` without the copy."""
+    head = {
+        "kind": found.resource.listing,
+        "apiVersion": found.resource.group_version,
+        "metadata": dict(found.metadata),
+    }
+    yield _encode(head)[:-1] + b',"items":['
+    comma = b""
+    for raw in found.bare():
+        yield comma + raw
+        comma = b","
+    yield b"]}"
+
+
+def listing(found: Listing, output: Output, *, include: Include, now: float) -> Iterator[bytes]:
+    """A list in the form asked for, in pieces. StatusError 406 (when first asked) for the form of one object."""
+    if output.form == "Table":
+        yield _opening(found.resource, output, dict(found.metadata))
+        make: Callable[[bytes], bytes] = lambda raw: _row(found.resource, raw, output, include, now)  # noqa: E731
+    elif output.form == "PartialObjectMetadataList":
+        meta = _encode(dict(found.metadata))
+        kind = _kind(output.version, "PartialObjectMetadataList")
+        yield b'{%s,"metadata":%s,"items":[' % (kind, meta)
+        make = functools.partial(partial, version=output.version)
+    else:
+        raise _mismatch(output.form, f"is a list ({found.resource.listing})")
+    comma = b""
+    for raw in found.items:
+        yield comma + make(raw)
+        comma = b","
+    yield b"]}"
+
+
+def event(
+    resource: Resource, output: Output, *, include: Include, now: float, headers: bool
+) -> Callable[[bytes], bytes]:
+    """What renders the object of a watch's event. Of a Table only the first event has the columns' definitions.
+
+    A bookmark is no object of its type: its row has no cells but the name, which is empty.
+    """
+    if output.form == "PartialObjectMetadataList":
+        raise _mismatch(output.form, f"is not a list ({resource.kind})")
+    if output.form == "PartialObjectMetadata":
+        return functools.partial(partial, version=output.version)
+
+    def table(raw: bytes) -> bytes:
+        meta = {"resourceVersion": _decode(raw)["metadata"].get("resourceVersion", "")}
+        row = _row(resource, raw, output, include, now)
+        return b"".join((_opening(resource, output, meta, headers=headers), row, b"]}"))
+
+    return table
+
+
+def partial(raw: bytes, version: str) -> bytes:
+    return b'{%s,"metadata":%s}' % (_kind(version, "PartialObjectMetadata"), bytes(_head(raw).metadata))
+
+
+def columns(resource: Resource) -> list[Object]:
+    return [NAME] + [
+        {
+            "name": column.name,
+            "type": column.type,
+            "format": column.format,
+            "description": column.description,
+            "priority": column.priority,
+        }
+        for column in resource.columns
+    ]
+
+
+def cells(resource: Resource, obj: Object, now: float) -> list[Any]:
+    if not obj["metadata"].get("name"):
+        return ["", *(None for _ in resource.columns)]
+    return [obj["metadata"]["name"], *resource.rules.table(obj, now)]
+
+
+def _opening(resource: Resource, output: Output, metadata: Object, *, headers: bool = True) -> bytes:
+    kind = _kind(output.version, "Table")
+    defined = _encode(columns(resource)) if headers else b"null"
+    return b'{%s,"metadata":%s,"columnDefinitions":%s,"rows":[' % (kind, _encode(metadata), defined)
+
+
+def _row(resource: Resource, raw: bytes, output: Output, include: Include, now: float) -> bytes:
+    if include == "Object":
+        shown = raw
+    elif include == "Metadata":
+        shown = partial(raw, output.version)
+    else:
+        shown = b"null"
+    return b'{"cells":%s,"object":%s}' % (_encode(cells(resource, _decode(raw), now)), shown)
+
+
+def _kind(version: str, kind: str) -> bytes:
+    return f'"kind":"{kind}","apiVersion":"meta.k8s.io/{version}"'.encode()
+
+
+def _mismatch(form: str, why: str) -> StatusError:
+    return StatusError(406, "NotAcceptable", f"you requested {form}, but the requested object {why}")
