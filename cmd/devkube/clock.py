@@ -9,7 +9,27 @@ import asyncio
 import heapq
 import itertools
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+
+
+class Alarm:
+    """A call that is due at some time; `cancel` makes it nothing."""
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback: Callable[[], None] | None = callback
+
+    @property
+    def over(self) -> bool:
+        return self._callback is None
+
+    def cancel(self) -> None:
+        self._callback = None
+
+    def ring(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
 
 
 class Clock:
@@ -18,7 +38,7 @@ class Clock:
         self._frozen: float | None = None  # the instant it stands at, as seconds of the machine's monotonic clock
         self._wall = time.time() - time.monotonic()
         self._order = itertools.count()
-        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._alarms: list[tuple[float, int, Alarm]] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def monotonic(self) -> float:
@@ -70,23 +90,29 @@ class Clock:
             await asyncio.sleep(0)
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self.monotonic() + seconds, next(self._order), future))
+        alarm = self.call_later(seconds, lambda: None if future.done() else future.set_result(None))
+        try:
+            await future
+        finally:
+            alarm.cancel()
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Alarm:
+        alarm = Alarm(callback)
+        heapq.heappush(self._alarms, (self.monotonic() + seconds, next(self._order), alarm))
         self._arm()
-        await future
+        return alarm
 
     def _wake(self) -> None:
         now = self.monotonic()
-        while self._sleepers and (self._sleepers[0][0] <= now or self._sleepers[0][2].done()):
-            future = heapq.heappop(self._sleepers)[2]
-            if not future.done():
-                future.set_result(None)
+        while self._alarms and (self._alarms[0][0] <= now or self._alarms[0][2].over):
+            heapq.heappop(self._alarms)[2].ring()
         self._arm()
 
     def _arm(self) -> None:
         self._disarm()
-        if self._frozen is None and self._sleepers:
+        if self._frozen is None and self._alarms:
             # A hair late rather than early: a timer that fires before its deadline would only be armed again.
-            delay = max(0.0, self._sleepers[0][0] - self.monotonic()) + 0.0005
+            delay = max(0.0, self._alarms[0][0] - self.monotonic()) + 0.0005
             self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
 
     def _disarm(self) -> None:

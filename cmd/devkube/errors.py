@@ -36,6 +36,7 @@ class StatusError(Exception):
         self.code, self.reason, self.message = code, reason, message
         self.name, self.group, self.kind = name, group, kind
         self.causes, self.retry_after = tuple(causes), retry_after
+        self.metadata: dict[str, Any] = {}  # of the Status: a list that expired tells how to go on
 
     def body(self) -> dict[str, Any]:
         details: dict[str, Any] = {}
@@ -49,7 +50,7 @@ class StatusError(Exception):
         return {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
             "reason": self.reason,

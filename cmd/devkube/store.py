@@ -55,7 +55,8 @@ class Change:
     type: ChangeType
     before: Stored | None
     after: Stored
-    encoded: dict[object, bytes] = field(default_factory=dict, compare=False)  # forms of it, while it is fresh
+    # Forms of it by API version, while it is fresh: watchers that keep up share them.
+    encoded: dict[str, dict[object, bytes]] = field(default_factory=dict, compare=False)
 
 
 class Lost(Exception):
@@ -99,7 +100,7 @@ class _Kind:
         self.dropped = 0  # the version of the last change that the log forgot
         self.floor = 0  # a list or watch may go on from here; more than `dropped` after `compact`
         self.version = 0  # of the last change
-        self.waiters: list[asyncio.Future[None]] = []
+        self.waiters: set[asyncio.Future[None]] = set()
 
     def keys(self) -> list[tuple[str, str]]:
         if self.order is None:
@@ -193,14 +194,14 @@ class Store:
         """Whether a watch may resume after this version."""
         return version >= self._kind(key).floor
 
-    async def changed(self, key: str, version: int) -> None:
-        """Return when the kind has a change after this version."""
-        kind = self._kind(key)
-        if kind.version > version:
-            return
+    def waiter(self, key: str) -> asyncio.Future[None]:
+        """A future that is done when the kind changes next. Give it back with `forget` when you stop waiting."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        kind.waiters.append(future)
-        await future
+        self._kind(key).waiters.add(future)
+        return future
+
+    def forget(self, key: str, future: asyncio.Future[None]) -> None:
+        self._kind(key).waiters.discard(future)
 
     @property
     def watchers(self) -> int:
@@ -296,7 +297,7 @@ class Store:
 
     @staticmethod
     def _wake(kind: _Kind) -> None:
-        waiters, kind.waiters = kind.waiters, []
+        waiters, kind.waiters = kind.waiters, set()
         for future in waiters:
             if not future.done():
                 future.set_result(None)

@@ -1,0 +1,84 @@
+"""What all verbs share: the parts they work on, and how an object is read for a client.
+
+`Machinery` is what the other modules are wired to; `verbs.Verbs` is one that answers requests.
+"""
+
+import random
+import uuid
+from collections.abc import Callable
+
+from devkube import events
+from devkube.clock import Clock
+from devkube.errors import Cause, StatusError, forbidden, not_found
+from devkube.kinds import Catalog, Object, Resource
+from devkube.requests import Admission, NoAdmission, Request, Subresource, User
+from devkube.store import Store, Stored, encode, load
+
+# May this user do this with the object? StatusError 403 if not: for steps that the request's own verb does not tell
+# (an apply that creates).
+Authorize = Callable[[User, str, Resource, str, str], None]
+# Called with (resource, new, old, user, namespace) before admission: privilege escalation in RBAC objects.
+Guard = Callable[[Resource, Object, Object | None, User, str], None]
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated names; no vowels, so that no words appear
+
+
+class Machinery:
+    def __init__(self, store: Store, catalog: Catalog, clock: Clock) -> None:
+        self.store, self.catalog, self.clock = store, catalog, clock
+        self.admission: Admission = NoAdmission()
+        # (storage key, subresource) -> who answers there instead of the store: TokenRequest, reviews, eviction, …
+        self.virtual: dict[tuple[str, str], Subresource] = {}
+        self.authorize: Authorize = lambda user, verb, resource, namespace, name: None
+        self.guard: Guard = lambda resource, new, old, user, namespace: None
+        self.bookmark_seconds = 60.0
+
+    def find(self, resource: Resource, namespace: str, name: str) -> Stored:
+        stored = self.store.get(resource.key, namespace if resource.namespaced else "", name)
+        if stored is None:
+            raise not_found(resource.about(name))
+        return stored
+
+    def of(self, request: Request) -> Stored:
+        return self.find(request.resource, request.namespace, request.name)
+
+    def read(self, stored: Stored, resource: Resource) -> Object:
+        """A fresh copy in the shape of this resource's version."""
+        obj = load(stored)
+        if resource.key == events.KEY:
+            return events.turned(obj, resource.group_version)
+        obj["apiVersion"], obj["kind"] = resource.group_version, resource.kind
+        return obj
+
+    def view(self, stored: Stored, resource: Resource) -> bytes:
+        """The same as JSON: the bytes of the store, under another version's name if need be."""
+        if resource.key == events.KEY and not stored.raw.startswith(_head(resource)):
+            return encode(events.turned(load(stored), resource.group_version))
+        return stored.body(resource.group_version, resource.kind)
+
+    def unused_name(self, resource: Resource, namespace: str, prefix: str) -> str:
+        """As upstream: 58 characters of the prefix and five random ones."""
+        while True:
+            name = prefix[:58] + "".join(random.choices(_LETTERS, k=5))
+            if self.store.get(resource.key, namespace, name) is None:
+                return name
+
+    def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+        """Creating needs a namespace that is there and is not going (NamespaceLifecycle)."""
+        found = self.store.get("namespaces", "", namespace)
+        if found is None:
+            raise StatusError(404, "NotFound", f'namespaces "{namespace}" not found', name=namespace, kind="namespaces")
+        if found.fields.get("status.phase") == "Terminating":
+            about = resource.about(name)
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
+            refused = forbidden(about, why)
+            refused.causes = (cause,)
+            raise refused
+
+
+def new_uid() -> str:
+    return str(uuid.uuid4())
+
+
+def _head(resource: Resource) -> bytes:
+    return f'{{"apiVersion":"{resource.group_version}",'.encode()

@@ -1,0 +1,55 @@
+"""The scale subresource: an object seen as autoscaling/v1 Scale, and a Scale written back.
+
+Where the numbers stand is a matter of the resource (`Resource.scale_paths`); for built-in kinds and CRDs alike.
+"""
+
+from typing import Any
+
+from devkube import selectors
+from devkube.errors import About, Cause, invalid
+from devkube.kinds import Object, Resource
+
+KIND = ("autoscaling", "v1", "Scale")
+
+
+def of(obj: Object, resource: Resource) -> Object:
+    meta = obj["metadata"]
+    spec_path, status_path, selector_path = resource.scale_paths
+    replicas = _at(obj, spec_path)
+    status: dict[str, Any] = {"replicas": _at(obj, status_path) or 0}
+    selector = _at(obj, selector_path) if selector_path else None
+    if not resource.custom:
+        selector = selectors.selector_text((obj.get("spec") or {}).get("selector"))
+    if selector:
+        status["selector"] = selector
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {k: meta[k] for k in kept if k in meta},
+        "spec": {"replicas": replicas or 0} if replicas else {},
+        "status": status,
+    }
+
+
+def write(obj: Object, wanted: Object, resource: Resource) -> None:
+    """Set the number a Scale wants. StatusError 422 for a number that is none."""
+    replicas = (wanted.get("spec") or {}).get("replicas", 0)
+    about = About("autoscaling", "scales", obj["metadata"]["name"], "Scale")
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
+        told = f'Invalid value: "{replicas}": must be an integer'
+        raise invalid(about, [Cause("FieldValueInvalid", told, "spec.replicas")])
+    if replicas < 0:
+        told = f"Invalid value: {replicas}: must be greater than or equal to 0"
+        raise invalid(about, [Cause("FieldValueInvalid", told, "spec.replicas")])
+    *parents, last = resource.scale_paths[0].strip(".").split(".")
+    node = obj
+    for name in parents:
+        node = node.setdefault(name, {})
+    node[last] = replicas
+
+
+def _at(obj: Any, path: str) -> Any:
+    for name in path.strip(".").split("."):
+        obj = obj.get(name) if isinstance(obj, dict) else None
+    return obj
