@@ -99,7 +99,8 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 def forbidden(about: About, why: str) -> StatusError:
-    message = f"{about} is forbidden: {why}"
+    who = str(about) if about.name else str(about).removesuffix(' ""')
+    message = f"{who} is forbidden: {why}"
     return StatusError(403, "Forbidden", message, name=about.name, group=about.group, kind=about.resource)
 
 
