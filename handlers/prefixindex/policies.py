@@ -12,13 +12,13 @@ Rules: spec/inferencecache.md section 5; design.md section 2 (kind.listed, fold 
 """
 
 import re
-from fractions import Fraction
 from typing import Any, Final, Literal
 
 import msgspec
 
 from crds import inferencecache
 from eventstore import events, subjects
+from handlers import goduration
 
 #: The tenant of the self test: invisible in answers, snapshots and limits.
 RESERVED: Final = "inferencecache.io/probe"
@@ -27,17 +27,6 @@ DEFAULT_FLOOR: Final = 0.1
 KINDS: Final = (inferencecache.CACHE_POLICIES, inferencecache.CACHE_TENANTS)
 
 _DECIMAL = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
-_UNITS: Final = {
-    "ns": 1,
-    "us": 10**3,
-    "µs": 10**3,  # micro sign
-    "μs": 10**3,  # Greek mu
-    "ms": 10**6,
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-}
 
 Name = tuple[str, str]  # namespace, name
 
@@ -132,7 +121,7 @@ def _doubts(subject: str, spec: inferencecache.CachePolicySpec) -> dict[str, str
     found = []
     if _floor(spec.routing_floor_score) is None:
         found.append(f"routingFloorScore {spec.routing_floor_score!r} is no decimal number, {DEFAULT_FLOOR} applies")
-    if spec.eviction_ttl is not None and (duration(spec.eviction_ttl) or 0) <= 0:
+    if spec.eviction_ttl is not None and (goduration.nanoseconds(spec.eviction_ttl) or 0) <= 0:
         found.append(f"evictionTTL {spec.eviction_ttl!r} is no duration above 0 such as 30m, 30m applies")
     return {subject: "; ".join(found)} if found else {}
 
@@ -155,7 +144,7 @@ def _conclude(known: Policies) -> Policies:
 def effective(spec: inferencecache.CachePolicySpec) -> Policy:
     """A spec with everything that it left out or got wrong replaced by the defaults."""
     floor = _floor(spec.routing_floor_score)
-    ttl = duration(spec.eviction_ttl or "")
+    ttl = goduration.nanoseconds(spec.eviction_ttl or "")
     return Policy(
         eviction=spec.eviction,
         ttl_ns=ttl if ttl is not None and ttl > 0 else DEFAULT_TTL_NS,
@@ -174,21 +163,3 @@ def _floor(text: str) -> float | None:
     """A finite number of 0 or more, or None."""
     value = float(text) if _DECIMAL.fullmatch(text) else -1.0
     return value if 0 <= value < float("inf") else None
-
-
-def duration(text: str) -> int | None:
-    """A Go duration (`1h30m`, `1.5s`, `-2us`, `0`) in nanoseconds, or None when it is none."""
-    sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text[1:] if text[:1] == "+" else text)
-    if rest == "0":
-        return 0
-    if len(rest) > 64:
-        return None
-    at, total = 0, Fraction(0)
-    while at < len(rest):
-        part = _PART.match(rest, at)
-        if part is None:
-            return None
-        total += Fraction(part[1]) * _UNITS[part[2]]
-        at = part.end()
-    nanoseconds = int(total)
-    return sign * nanoseconds if rest and nanoseconds < 2**63 else None

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from eventstore import events, subjects
+from handlers import goduration
 from handlers.prefixindex import policies
 
 POLICIES, TENANTS = policies.KINDS
@@ -142,7 +143,7 @@ DURATIONS: dict[str, int | None] = {
 
 @pytest.mark.parametrize(("text", "nanoseconds"), DURATIONS.items(), ids=DURATIONS)
 def test_durations_are_gos(text: str, nanoseconds: int | None) -> None:
-    assert policies.duration(text) == nanoseconds
+    assert goduration.nanoseconds(text) == nanoseconds
 
 
 @pytest.mark.parametrize("ttl", ["0s", "-1m", "soon"])

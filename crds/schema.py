@@ -1,0 +1,193 @@
+"""What a CRD's schema says of a field beyond its JSON type: one annotation, read by the renderer and by `violations`.
+
+The Structs themselves stay lenient: an object that was stored before a rule existed must still decode. Strictness is
+the API server's (it has the rendered schema), and `violations`, which applies the same rules where no API server does:
+`warmlog validate` on a laptop, and callers of a webhook that skipped the schema.
+
+Rules: Kubernetes structural schemas; error types are those of `field.Error`.
+"""
+
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+
+class Rule(NamedTuple):
+    """A CEL validation, for API servers. Where it matters elsewhere, a validator has the same rule in Python."""
+
+    cel: str
+    message: str
+    field: str = ""  # below the value, `.capacity`
+
+
+class Is(msgspec.Struct, frozen=True, kw_only=True):
+    """Annotation of a field: `runtime: Annotated[str, Is(doc="…", enum=("VLLM", "SGLang"), required=True)] = ""`."""
+
+    doc: str = ""
+    required: bool = False
+    default: Any = msgspec.UNSET
+    enum: tuple[str, ...] = ()
+    minimum: int | None = None
+    maximum: int | None = None
+    min_length: int | None = None
+    min_items: int | None = None
+    max_properties: int | None = None
+    pattern: str = ""
+    format: str = ""  # quantity (number or string), duration, date-time, int32, int64
+    map_keys: tuple[str, ...] = ()  # a list of objects that is a map by these fields
+    free: bool = False  # anything below is kept as it is
+    rules: tuple[Rule, ...] = ()
+
+
+PLAIN: Final = Is()
+
+
+class Problem(NamedTuple):
+    """One violation: `type` as Kubernetes names it (Required, Invalid, NotSupported, Unknown, TypeInvalid)."""
+
+    type: str
+    field: str
+    detail: str
+    value: Any = None
+
+
+class Field(NamedTuple):
+    """A field of a Struct as the schema sees it: name on the wire, type without None, and its annotation."""
+
+    name: str
+    type: Any
+    of: Is
+
+
+def fields(struct: type[msgspec.Struct]) -> Iterator[Field]:
+    hints = typing.get_type_hints(struct, include_extras=True)
+    for one in msgspec.structs.fields(struct):
+        hint, said = unwrap(hints[one.name])
+        yield Field(one.encode_name, hint, said)
+
+
+def unwrap(hint: Any) -> tuple[Any, Is]:
+    """A hint without Annotated and without None or UNSET, and the annotation it carried."""
+    said = PLAIN
+    if typing.get_origin(hint) is typing.Annotated:
+        said = next((one for one in typing.get_args(hint)[1:] if isinstance(one, Is)), PLAIN)
+        hint = typing.get_args(hint)[0]
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        left = [one for one in typing.get_args(hint) if one not in (type(None), msgspec.UnsetType)]
+        if len(left) == 1:
+            inner, below = unwrap(left[0])
+            return inner, said if below is PLAIN else below
+    return hint, said
+
+
+def violations(value: Any, struct: type[msgspec.Struct], at: str = "") -> list[Problem]:
+    """Every way in which a document breaks its schema, unknown fields included. CEL rules are not evaluated here."""
+    if not isinstance(value, Mapping):
+        return [_wrong(at, "object", value)]
+    known = {one.name: one for one in fields(struct)}
+    found = [Problem("Unknown", _below(at, name), "no field of this kind", name) for name in value if name not in known]
+    for name, one in known.items():
+        here = _below(at, name)
+        if value.get(name) is None:
+            if one.of.required:
+                found.append(Problem("Required", here, "must be set"))
+            continue
+        found += _field(value[name], one.type, one.of, here)
+    return found
+
+
+def _below(at: str, name: str) -> str:
+    return f"{at}.{name}" if at else name
+
+
+_JSON: Final = {str: "string", int: "integer", bool: "boolean", float: "number"}
+
+
+def _field(value: Any, hint: Any, said: Is, at: str) -> list[Problem]:
+    if said.free or hint is Any:
+        return []
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is list:
+        return _list(value, arguments[0], said, at)
+    if origin is dict:
+        return _map(value, arguments[1], said, at)
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return violations(value, hint, at)
+    if said.format == "quantity":
+        return [] if isinstance(value, str | int) and not isinstance(value, bool) else [_wrong(at, "quantity", value)]
+    wanted = _JSON[hint]
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        return [_wrong(at, wanted, value)]
+    return list(_bounds(value, said, at))
+
+
+def _list(value: Any, hint: Any, said: Is, at: str) -> list[Problem]:
+    if not isinstance(value, list):
+        return [_wrong(at, "array", value)]
+    found = []
+    if said.min_items is not None and len(value) < said.min_items:
+        found.append(Problem("Invalid", at, f"should have at least {said.min_items} items", value))
+    inner, below = unwrap(hint)
+    for number, one in enumerate(value):
+        found += _field(one, inner, below, f"{at}[{number}]")
+    return found
+
+
+def _map(value: Any, hint: Any, said: Is, at: str) -> list[Problem]:
+    if not isinstance(value, Mapping):
+        return [_wrong(at, "object", value)]
+    if said.max_properties is not None and len(value) > said.max_properties:
+        return [Problem("Invalid", at, f"should have at most {said.max_properties} properties", value)]
+    inner, below = unwrap(hint)
+    return [problem for key, one in value.items() for problem in _field(one, inner, below, f"{at}[{key}]")]
+
+
+def _bounds(value: Any, said: Is, at: str) -> Iterator[Problem]:
+    if said.enum and value not in said.enum:
+        listed = ", ".join(f'"{one}"' for one in said.enum)
+        yield Problem("NotSupported", at, f"supported values: {listed}", value)
+    if said.minimum is not None and value < said.minimum:
+        yield Problem("Invalid", at, f"should be greater than or equal to {said.minimum}", value)
+    if said.maximum is not None and value > said.maximum:
+        yield Problem("Invalid", at, f"should be less than or equal to {said.maximum}", value)
+    if said.min_length is not None and len(value) < said.min_length:
+        yield Problem("Invalid", at, f"should be at least {said.min_length} chars long", value)
+    if said.pattern and not re.search(said.pattern, value):
+        yield Problem("Invalid", at, f"should match {said.pattern}", value)
+
+
+def _wrong(at: str, wanted: str, value: Any) -> Problem:
+    return Problem("TypeInvalid", at, f"must be of type {wanted}", value)
+
+
+def defaulted(document: Any, struct: type[msgspec.Struct]) -> Any:
+    """A copy with the schema's literal defaults filled in, as an API server fills them: never a missing parent."""
+    if not isinstance(document, Mapping):
+        return document
+    found = dict(document)
+    for one in fields(struct):
+        if one.of.default is not msgspec.UNSET:
+            found.setdefault(one.name, one.of.default)
+        if isinstance(one.type, type) and issubclass(one.type, msgspec.Struct) and one.name in found:
+            found[one.name] = defaulted(found[one.name], one.type)
+    return found
+
+
+T = typing.TypeVar("T", bound=msgspec.Struct)
+
+
+def read(document: Any, struct: type[T]) -> T:
+    """A document as its Struct; a null means the same as absence. Raises msgspec.ValidationError for wrong JSON types."""
+    return msgspec.convert(without_nulls(document), struct)
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: without_nulls(one) for key, one in value.items() if one is not None}
+    if isinstance(value, list):
+        return [without_nulls(one) for one in value if one is not None]
+    return value
