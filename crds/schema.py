@@ -181,7 +181,7 @@ T = typing.TypeVar("T", bound=msgspec.Struct)
 
 
 def read(document: Any, struct: type[T]) -> T:
-    """A document as its Struct; a null means the same as absence. Raises msgspec.ValidationError for wrong JSON types."""
+    """A document as its Struct; null means absence. Raises msgspec.ValidationError for wrong JSON types."""
     return msgspec.convert(without_nulls(document), struct)
 
 
