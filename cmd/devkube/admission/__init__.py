@@ -1,0 +1,12 @@
+"""Webhooks that have a say in what is stored: MutatingWebhookConfiguration and ValidatingWebhookConfiguration.
+
+    hooks          configurations -> hooks in the order in which they are called
+    matching       does this request concern that hook, and in which version of the resource
+    conditions     matchConditions: compiled when the configuration is written, evaluated per request
+    review         the AdmissionReview that is sent; whether the one that came back may be believed
+    call           TLS to a url or a Service reference
+    chain          all of it for one request: mutate, then validate
+
+The first four are functions of their arguments. Left out: ValidatingAdmissionPolicy and its mutating sibling, metrics,
+static manifests.
+"""

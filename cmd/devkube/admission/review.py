@@ -1,0 +1,169 @@
+"""The AdmissionReview that is sent, and whether the one that came back may be believed.
+
+From upstream: `admission/plugin/webhook/request/admissionreview.go` and `webhook/errors`. v1 is strict about what comes
+back, v1beta1 is not. A response is read field by field: a wrong JSON type makes it invalid, as Go's decoder would.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from devkube.access.tokens import user_info
+from devkube.errors import Cause, StatusError
+from devkube.kinds import Object, Resource
+from devkube.requests import Attributes
+
+GROUP = "admission.k8s.io"
+VERSIONS = ("v1", "v1beta1")
+_OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
+
+
+class Invalid(Exception):
+    """A response that is none, or one that contradicts itself."""
+
+
+@dataclass(frozen=True)
+class Response:
+    allowed: bool
+    patch: bytes = b""
+    status: Mapping[str, Any] | None = None
+    warnings: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+def as_version(obj: Object | None, attributes: Attributes, resource: Resource) -> Object | None:
+    """The object as that version has it. What belongs to a subresource (Scale, Eviction) is the same in all."""
+    if obj is None or resource is attributes.resource or attributes.kind is not None:
+        return obj
+    return {**obj, "apiVersion": resource.group_version}
+
+
+def about(attributes: Attributes, resource: Resource) -> Object:
+    """AdmissionRequest without its uid and objects: what matchConditions see as `request`."""
+    own = attributes.resource
+    options: Object | None = None
+    if attributes.operation in _OPTIONS:
+        options = {"kind": _OPTIONS[attributes.operation], "apiVersion": "meta.k8s.io/v1", **attributes.options}
+    optional = {
+        "subResource": attributes.subresource,
+        "requestSubResource": attributes.subresource,
+        "name": attributes.name,
+        "namespace": attributes.namespace,
+    }
+    return {
+        "kind": _kind(attributes, resource),
+        "resource": _resource(resource),
+        "requestKind": _kind(attributes, own),
+        "requestResource": _resource(own),
+        **{key: value for key, value in optional.items() if value},
+        "operation": attributes.operation,
+        "userInfo": user_info(attributes.user),
+        "dryRun": attributes.dry_run,
+        "options": options,
+    }
+
+
+def request(uid: str, version: str, attributes: Attributes, resource: Resource) -> Object:
+    """The review to send, in `version` of AdmissionReview."""
+    body = {
+        "uid": uid,
+        **about(attributes, resource),
+        "object": as_version(attributes.object, attributes, resource),
+        "oldObject": as_version(attributes.old, attributes, resource),
+    }
+    return {"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{version}", "request": body}
+
+
+def _kind(attributes: Attributes, resource: Resource) -> Object:
+    group, version, kind = attributes.kind or (resource.group, resource.version, resource.kind)
+    return {"group": group, "version": version, "kind": kind}
+
+
+def _resource(resource: Resource) -> Object:
+    return {"group": resource.group, "version": resource.version, "resource": resource.plural}
+
+
+def verify(raw: bytes, uid: str, version: str, *, mutating: bool) -> Response:
+    """What the webhook decided. Raises Invalid."""
+    try:
+        review = msgspec.json.decode(raw, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise Invalid(f"the body is no JSON object: {error}") from None
+    response = _typed(review, "response", dict)
+    if response is None:
+        raise Invalid("webhook response was absent")
+    strict = version == "v1"
+    if strict and response.get("uid") != uid:
+        raise Invalid(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
+    want, got = f"{GROUP}/{version}, Kind=AdmissionReview", f"{review.get('apiVersion')}, Kind={review.get('kind')}"
+    if strict and got != want:
+        raise Invalid(f"expected webhook response of {want}, got {got}")
+    patch, patch_type = _typed(response, "patch", str) or "", _typed(response, "patchType", str)
+    if strict:
+        _check_patch(patch, patch_type, mutating=mutating)
+    try:
+        # Go's decoder skips line ends within base64 and refuses everything else.
+        decoded = base64.b64decode(patch.replace("\n", "").replace("\r", ""), validate=True) if mutating else b""
+    except binascii.Error as error:
+        raise Invalid(f"response.patch is no base64: {error}") from None
+    if decoded and patch_type not in (None, "JSONPatch"):
+        raise Invalid(f'unsupported patch type "{patch_type}"')
+    annotations, warnings = _typed(response, "auditAnnotations", dict) or {}, _typed(response, "warnings", list) or []
+    if not all(isinstance(one, str) for one in (*warnings, *annotations.values())):
+        raise Invalid("response.warnings and response.auditAnnotations hold text only")
+    return Response(
+        allowed=_typed(response, "allowed", bool) or False,
+        patch=decoded,
+        status=_typed(response, "status", dict),
+        warnings=tuple(warnings),
+        annotations=annotations,
+    )
+
+
+def _check_patch(patch: str, patch_type: str | None, *, mutating: bool) -> None:
+    if not mutating:
+        if patch:
+            raise Invalid("validating webhook may not return response.patch")
+        if patch_type is not None:
+            raise Invalid("validating webhook may not return response.patchType")
+        return
+    if patch and patch_type is None:
+        raise Invalid("webhook returned response.patch but not response.patchType")
+    if not patch and patch_type is not None:
+        raise Invalid("webhook returned response.patchType but not response.patch")
+    if patch_type == "":
+        raise Invalid('webhook returned invalid response.patchType of ""')
+
+
+def _typed(obj: Mapping[str, Any], key: str, wanted: type) -> Any:
+    value = obj.get(key)
+    if value is not None and not isinstance(value, wanted):
+        raise Invalid(f"{key} has the JSON type of {type(value).__name__}, expected {wanted.__name__}")
+    return value
+
+
+def denial(hook: str, status: Mapping[str, Any] | None) -> StatusError:
+    """The error of a request that a webhook did not allow: its own status, which begins by naming it."""
+    status = status or {}
+    denied = f'admission webhook "{hook}" denied the request'
+    explained = status.get("message") or status.get("reason")
+    code = status.get("code")
+    details = status.get("details") if isinstance(status.get("details"), dict) else {}
+    causes = [
+        Cause(str(one.get("reason") or ""), str(one.get("message") or ""), str(one.get("field") or ""))
+        for one in (details or {}).get("causes") or ()
+        if isinstance(one, dict)
+    ]
+    return StatusError(
+        code if isinstance(code, int) and 400 <= code <= 599 else 400,
+        str(status.get("reason") or ""),
+        f"{denied}: {explained}" if explained else f"{denied} without explanation",
+        name=str((details or {}).get("name") or ""),
+        group=str((details or {}).get("group") or ""),
+        kind=str((details or {}).get("kind") or ""),
+        causes=causes,
+    )
