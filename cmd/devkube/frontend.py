@@ -44,7 +44,8 @@ Authorize = Callable[[User, Route], None]
 
 @dataclass(frozen=True)
 class Call:
-    """A request as it came. `headers` are looked up by lower-case name; `query` has the first value of each key."""
+    """A request as it came. `headers` are looked up by lower-case name, their `items()` may have a name several times;
+    `query` has the first value of each key."""
 
     method: str
     path: str

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import ssl
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from aiohttp import web
@@ -91,7 +91,7 @@ class HttpServer:
             raise Cut
         if transport not in self._transports:
             self._transports = {one for one in self._transports if not one.is_closing()} | {transport}
-        call = Call(request.method, request.path, first_values(request), LowerCase(request.headers), _reader(request))
+        call = Call(request.method, request.path, first_values(request), request.headers, _reader(request))
         try:
             answer = await self._frontend.answer(call)
         except ConnectionError:
@@ -125,27 +125,6 @@ class HttpServer:
             self._streams.discard(task)
             await live.close()
         return response
-
-
-class LowerCase(Mapping[str, str]):
-    """Headers by lower-case name."""
-
-    def __init__(self, headers: Mapping[str, str]) -> None:
-        self._headers = headers  # aiohttp's own ignore case
-
-    def __getitem__(self, name: str) -> str:
-        return self._headers[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return (name.lower() for name in self._headers)
-
-    def __len__(self) -> int:
-        return len(self._headers)
-
-    def getall(self, name: str) -> list[str]:
-        """All values of a header that came several times (Impersonate-Group)."""
-        found: list[str] = self._headers.getall(name, [])  # type: ignore[attr-defined]
-        return found
 
 
 def first_values(request: web.BaseRequest) -> dict[str, str]:

@@ -79,10 +79,10 @@ class OpenApi:
             if one.custom:
                 made[self._name(one.group, one.version, one.kind)] = custom_schema(one, prefix)
                 made[self._name(one.group, one.version, one.listing)] = custom_list_schema(one, prefix)
-                continue
             kinds = [(one.group, one.version, one.kind), (one.group, one.version, one.listing)]
-            kinds += [(s.group, s.version, s.kind) for s in one.subresources.values() if s.version]
-            wanted += [name for name in (self._builtin_name(*kind) for kind in kinds) if name]
+            for sub in one.subresources.values():
+                kinds.append((sub.group, sub.version, sub.kind) if sub.version else (one.group, one.version, sub.kind))
+            wanted += [self._name(*kind) for kind in kinds]
         while wanted:
             name = wanted.pop()
             if name not in made and name in document:

@@ -20,6 +20,7 @@ ACTIONS: Final = {
     "create": ("post", "post"),
     "deletecollection": ("delete", "deletecollection"),
 }
+SPOKEN: Final = {"get": "read", "update": "replace", "deletecollection": "delete"}  # in operation ids
 ON_ONE: Final = ("get", "update", "patch", "delete")
 ON_ALL: Final = ("list", "create", "deletecollection")
 QUERY: Final = {
@@ -83,12 +84,12 @@ def _item(
     for verb in possible:
         if verb in has:
             method, action = ACTIONS[verb]
-            item[method] = _operation(resource, sub, verb, action, name_of, prefix)
+            item[method] = _operation(resource, sub, verb, action, name_of, prefix, inside="namespace" in parameters)
     return item
 
 
 def _operation(
-    resource: Resource, sub: Subresource | None, verb: str, action: str, name_of: NameOf, prefix: str
+    resource: Resource, sub: Subresource | None, verb: str, action: str, name_of: NameOf, prefix: str, *, inside: bool
 ) -> Object:
     group, version, kind = resource.group, resource.version, resource.kind
     if sub is not None:
@@ -97,12 +98,15 @@ def _operation(
     if verb == "list":
         answer = resource.listing
     reference = {"$ref": prefix + name_of(group, version, answer)}
-    scope = "Namespaced" if resource.namespaced else ""
-    short = "".join(part.capitalize() for part in (group.split(".")[0] or "core", version))
+    owner = resource.group.split(".")[0] or "core"
+    scope = "Namespaced" if inside else ""
+    where = "ForAllNamespaces" if resource.namespaced and not inside else ""
+    said = f"{SPOKEN.get(verb, verb)}{owner.capitalize()}{resource.version.capitalize()}"
+    said += "Collection" if verb == "deletecollection" else ""
     operation: Object = {
         "description": f"{verb} {sub.name + ' of ' if sub else ''}{resource.kind}",
-        "operationId": f"{action}{short}{scope}{resource.kind}{sub.name.capitalize() if sub else ''}",
-        "tags": [f"{group.split('.')[0] or 'core'}_{version}"],
+        "operationId": f"{said}{scope}{resource.kind}{where}{sub.name.capitalize() if sub else ''}",
+        "tags": [f"{owner}_{resource.version}"],
         "parameters": [
             {"name": q, "in": "query", **_schema(TYPES.get(q, "string"), prefix)} for q in QUERY.get(verb, ())
         ],

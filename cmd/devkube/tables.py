@@ -6,7 +6,7 @@ type's own (`Resource.columns`, `Rules.table`); the leading Name is put in here.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -46,6 +46,19 @@ def one(resource: Resource, raw: bytes, output: Output, *, include: Include, now
     raise _mismatch(output.form, f"is not a list ({resource.kind})")
 
 
+def listing(found: Listing, output: Output, *, include: Include, now: float) -> Iterator[bytes]:
+    """A list in the form asked for, in pieces. StatusError 406 for the form of one object."""
+    if output.form == "Table":
+        opening = _opening(found.resource, output, dict(found.metadata))
+        rows = (_row(found.resource, raw, output, include, now) for raw in found.items)
+        return _joined(opening, rows)
+    if output.form == "PartialObjectMetadataList":
+        kind = _kind(output.version, "PartialObjectMetadataList")
+        opening = b'{%s,"metadata":%s,"items":[' % (kind, _encode(dict(found.metadata)))
+        return _joined(opening, (partial(raw, output.version) for raw in found.items))
+    raise _mismatch(output.form, f"is a list ({found.resource.listing})")
+
+
 def plain(found: Listing) -> Iterator[bytes]:
     """A list as it is, in pieces: `Listing.json` without the copy."""
     head = {
@@ -53,29 +66,14 @@ def plain(found: Listing) -> Iterator[bytes]:
         "apiVersion": found.resource.group_version,
         "metadata": dict(found.metadata),
     }
-    yield _encode(head)[:-1] + b',"items":['
-    comma = b""
-    for raw in found.bare():
-        yield comma + raw
-        comma = b","
-    yield b"]}"
+    return _joined(_encode(head)[:-1] + b',"items":[', found.bare())
 
 
-def listing(found: Listing, output: Output, *, include: Include, now: float) -> Iterator[bytes]:
-    """A list in the form asked for, in pieces. StatusError 406 (when first asked) for the form of one object."""
-    if output.form == "Table":
-        yield _opening(found.resource, output, dict(found.metadata))
-        make: Callable[[bytes], bytes] = lambda raw: _row(found.resource, raw, output, include, now)  # noqa: E731
-    elif output.form == "PartialObjectMetadataList":
-        meta = _encode(dict(found.metadata))
-        kind = _kind(output.version, "PartialObjectMetadataList")
-        yield b'{%s,"metadata":%s,"items":[' % (kind, meta)
-        make = functools.partial(partial, version=output.version)
-    else:
-        raise _mismatch(output.form, f"is a list ({found.resource.listing})")
+def _joined(opening: bytes, items: Iterable[bytes]) -> Iterator[bytes]:
+    yield opening
     comma = b""
-    for raw in found.items:
-        yield comma + make(raw)
+    for one in items:
+        yield comma + one
         comma = b","
     yield b"]}"
 

@@ -1,0 +1,129 @@
+"""Accept, Content-Type and the rest of what a client says about forms."""
+
+import pytest
+
+from devkube import negotiation
+from devkube.errors import StatusError
+from devkube.negotiation import Output
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        ("", Output()),
+        ("*/*", Output()),
+        ("application/json", Output()),
+        ("application/*", Output()),
+        ("application/yaml", Output(media="application/yaml")),
+        (f"{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Output("Table")),
+        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", Output("Table", "v1beta1")),
+        ("application/json; as=PartialObjectMetadata; g=meta.k8s.io; v=v1", Output("PartialObjectMetadata")),
+        # What is not known here is skipped, not refused: the next alternative counts.
+        ("application/vnd.kubernetes.protobuf, application/json", Output()),
+        ("application/json;as=Tablet;v=v1;g=meta.k8s.io,application/json", Output()),
+        ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Output()),
+        # Quality goes before order; wildcards come last among equals.
+        (f"application/json;q=0.5,{TABLE}", Output("Table")),
+        (f"*/*,{TABLE}", Output("Table")),
+        ("application/json;pretty=1", Output(pretty=True)),
+        ("application/json;stream=watch", Output()),
+    ],
+)
+def test_the_form_that_the_client_prefers_among_those_made_here(accept: str, expected: Output) -> None:
+    assert negotiation.output(accept) == expected
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "application/vnd.kubernetes.protobuf",
+        "text/html",
+        "application/json;as=Table;v=v7;g=meta.k8s.io",
+        "application/json;stream=socket",
+    ],
+)
+def test_nothing_that_fits_is_a_406_that_names_what_would(accept: str) -> None:
+    with pytest.raises(StatusError, match="application/json, application/yaml") as caught:
+        negotiation.output(accept)
+    assert (caught.value.code, caught.value.reason) == (406, "NotAcceptable")
+
+
+def test_a_stream_is_never_yaml() -> None:
+    assert negotiation.output("application/yaml,application/json", stream=True).media == "application/json"
+    with pytest.raises(StatusError, match="stream=watch"):
+        negotiation.output("application/yaml", stream=True)
+
+
+@pytest.mark.parametrize(
+    ("accept", "version"),
+    [
+        ("", ""),
+        ("application/json", ""),
+        ("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json", "v2"),
+        ("application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList", "v2beta1"),
+        ("application/json;g=apidiscovery.k8s.io;v=v3;as=APIGroupDiscoveryList,application/json", ""),
+    ],
+)
+def test_discovery_is_aggregated_when_asked_for_in_a_version_known_here(accept: str, version: str) -> None:
+    found = negotiation.discovery(accept)
+    assert found.version == version
+    # client-go tells the two apart by the answer's content type.
+    assert ("as=APIGroupDiscoveryList" in found.content_type) == bool(version)
+
+
+@pytest.mark.parametrize(
+    ("sent", "verb", "media"),
+    [
+        ("", "create", "application/json"),
+        ("application/json; charset=utf-8", "create", "application/json"),
+        ("Application/YAML", "update", "application/yaml"),
+        ("application/apply-patch+yaml", "patch", "application/apply-patch+yaml"),
+    ],
+)
+def test_a_body_of_a_known_type_is_read(sent: str, verb: str, media: str) -> None:
+    assert negotiation.check_body(sent, b"{}", verb=verb) == media
+
+
+@pytest.mark.parametrize(
+    ("sent", "verb", "told"),
+    [
+        ("text/plain", "create", "application/json, application/yaml"),
+        ("application/json", "patch", "application/strategic-merge-patch+json"),
+        ("", "patch", "application/json-patch+json"),
+    ],
+)
+def test_a_body_of_an_unknown_type_is_a_415_that_names_the_known(sent: str, verb: str, told: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        negotiation.check_body(sent, b"{}", verb=verb)
+    assert caught.value.code == 415
+    assert told in caught.value.message
+
+
+@pytest.mark.parametrize("sent", ["application/vnd.kubernetes.protobuf", "application/json"])
+def test_protobuf_is_refused_with_the_way_out(sent: str) -> None:
+    with pytest.raises(StatusError, match="kubectl create -f FILE") as caught:
+        negotiation.check_body(sent, b"k8s\x00\n\x0b", verb="create")
+    assert (caught.value.code, caught.value.reason) == (415, "UnsupportedMediaType")
+
+
+def test_gzip_only_for_large_answers_and_only_when_asked() -> None:
+    assert negotiation.wants_gzip("deflate, gzip;q=1.0", 200_000)
+    assert not negotiation.wants_gzip("gzip", 1000)
+    assert not negotiation.wants_gzip("", 200_000)
+    assert not negotiation.wants_gzip("gzipped", 200_000)
+
+
+def test_people_get_it_indented() -> None:
+    assert negotiation.wants_pretty(None, "curl/8.5")
+    assert not negotiation.wants_pretty("false", "curl/8.5")
+    assert negotiation.wants_pretty("true", "Go-http-client/2.0")
+    assert not negotiation.wants_pretty(None, "kubectl/v1.37.1")
+
+
+def test_include_object_is_checked() -> None:
+    assert negotiation.include_object("") == "Metadata"
+    assert negotiation.include_object("Object") == "Object"
+    with pytest.raises(StatusError, match="must be 'Metadata', 'Object', 'None', or empty"):
+        negotiation.include_object("All")

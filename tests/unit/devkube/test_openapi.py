@@ -1,0 +1,158 @@
+"""OpenAPI documents: what kubectl looks up in them, and that every reference leads somewhere."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from devkube import openapi
+from devkube.builtin.catalog import builtin_resources
+from devkube.errors import StatusError
+from devkube.kinds import Catalog, Object, Resource, Subresource
+from devkube.schema import Schema
+
+NODE = {
+    "type": "object",
+    "description": "A toy.",
+    "required": ["spec"],
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {
+                "size": {"type": "integer", "nullable": True, "default": 1},
+                "template": {"type": "object", "x-kubernetes-embedded-resource": True},
+            },
+        }
+    },
+}
+
+
+def toys(node: Object = NODE, version: str = "v1") -> Resource:
+    class Rules:
+        schema = Schema(node, {})
+
+    return Resource(
+        "toys.example.org",
+        version,
+        "toys",
+        "Toy",
+        "toy",
+        namespaced=True,
+        rules=Rules(),  # type: ignore[arg-type]
+        subresources={"scale": Subresource("scale", "Scale", ("get", "patch", "update"), "autoscaling", "v1")},
+        custom=True,
+    )
+
+
+CATALOG = Catalog([*builtin_resources(), toys()])
+MADE = openapi.OpenApi(CATALOG)
+TOY = "org.example.toys.v1.Toy"
+
+
+def references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for value in node.values():
+            yield from references(value)
+    elif isinstance(node, list):
+        for one in node:
+            yield from references(one)
+
+
+@pytest.mark.parametrize("path", ["api/v1", "apis/apps/v1", "apis/apiextensions.k8s.io/v1", "apis/toys.example.org/v1"])
+def test_every_reference_leads_to_a_schema(path: str) -> None:
+    document = MADE.v3(path)
+    schemas = document["components"]["schemas"]
+    found = set(references(document))
+    assert found
+    assert {one.removeprefix("#/components/schemas/") for one in found} <= set(schemas)
+
+
+def test_the_index_names_a_document_for_each_group_and_version_and_a_hash_of_it() -> None:
+    paths = MADE.index()["paths"]
+    assert {"api/v1", "apis/apps/v1", "apis/toys.example.org/v1"} <= set(paths)
+    before = paths["apis/toys.example.org/v1"]["serverRelativeURL"]
+    assert before.startswith("/openapi/v3/apis/toys.example.org/v1?hash=")
+    other = Catalog([*builtin_resources(), toys({**NODE, "description": "Another toy."})])
+    after = openapi.OpenApi(other).index()["paths"]
+    assert after["apis/toys.example.org/v1"]["serverRelativeURL"] != before
+    assert after["apis/apps/v1"] == paths["apis/apps/v1"]
+
+
+def test_a_group_that_is_not_served_has_no_document() -> None:
+    with pytest.raises(StatusError):
+        MADE.v3("apis/nothing.example.org/v1")
+
+
+def test_kinds_are_found_by_group_version_and_kind() -> None:
+    schemas = MADE.v3("apis/apps/v1")["components"]["schemas"]
+    found = [
+        name
+        for name, schema in schemas.items()
+        if {"group": "apps", "version": "v1", "kind": "Deployment"} in schema.get("x-kubernetes-group-version-kind", ())
+    ]
+    assert found == ["io.k8s.api.apps.v1.Deployment"]
+
+
+def test_client_side_apply_finds_patch_types_and_merge_keys() -> None:
+    document = MADE.v3("api/v1")
+    patch = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
+    assert "application/strategic-merge-patch+json" in patch["requestBody"]["content"]
+    assert "fieldValidation" in [one["name"] for one in patch["parameters"]]
+    containers = document["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
+    assert containers["x-kubernetes-patch-merge-key"] == "name"
+    assert containers["items"] == {"$ref": "#/components/schemas/io.k8s.api.core.v1.Container"}
+    own = MADE.v3("apis/toys.example.org/v1")["paths"]["/apis/toys.example.org/v1/namespaces/{namespace}/toys/{name}"]
+    assert "application/strategic-merge-patch+json" not in own["patch"]["requestBody"]["content"]
+    assert "application/apply-patch+yaml" in own["patch"]["requestBody"]["content"]
+
+
+def test_nothing_of_the_validators_dialect_is_left() -> None:
+    schemas = MADE.v3("api/v1")["components"]["schemas"]
+
+    def dialect(node: Any) -> Iterator[Any]:
+        if isinstance(node, dict):
+            if isinstance(node.get("type"), list) or node.get("additionalProperties") is False:
+                yield node
+            for value in node.values():
+                yield from dialect(value)
+
+    assert list(dialect(schemas)) == []
+    pod = schemas["io.k8s.api.core.v1.Pod"]
+    assert "enum" not in pod["properties"]["kind"]
+    # A reference with something beside it is wrapped: OpenAPI 3 would ignore the neighbours.
+    assert pod["properties"]["spec"]["allOf"] == [{"$ref": "#/components/schemas/io.k8s.api.core.v1.PodSpec"}]
+    assert "description" in pod["properties"]["spec"]
+    assert schemas["io.k8s.apimachinery.pkg.util.intstr.IntOrString"]["format"] == "int-or-string"
+
+
+def test_a_custom_type_is_its_schema_with_type_and_metadata() -> None:
+    schemas = MADE.v3("apis/toys.example.org/v1")["components"]["schemas"]
+    toy = schemas[TOY]
+    assert toy["required"] == ["spec"]
+    assert set(toy["properties"]) == {"apiVersion", "kind", "metadata", "spec"}
+    assert toy["properties"]["spec"]["properties"]["size"] == {"type": "integer", "nullable": True, "default": 1}
+    embedded = toy["properties"]["spec"]["properties"]["template"]
+    assert {"apiVersion", "kind", "metadata"} <= set(embedded["properties"])
+    assert embedded["required"] == ["apiVersion", "kind"]
+    assert schemas["org.example.toys.v1.ToyList"]["properties"]["items"]["items"]["$ref"].endswith(TOY)
+    assert "io.k8s.api.autoscaling.v1.Scale" in schemas
+    assert "properties" not in NODE["properties"]["spec"]["properties"]["template"]  # type: ignore[index]
+
+
+def test_version_2_has_everything_in_its_own_dialect() -> None:
+    document = MADE.v2()
+    assert document["swagger"] == "2.0"
+    found = {one.removeprefix("#/definitions/") for one in references(document)}
+    assert found <= set(document["definitions"])
+    assert TOY in document["definitions"]
+    assert document["definitions"]["io.k8s.apimachinery.pkg.util.intstr.IntOrString"]["type"] == "string"
+    patch = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
+    assert "application/strategic-merge-patch+json" in patch["consumes"]
+
+
+def test_version_2_says_nothing_of_the_fields_of_a_type_that_keeps_unknown_ones() -> None:
+    free = toys({"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"a": {}}})
+    assert "properties" not in openapi.custom_schema(free, openapi.V2)
+    assert "a" in openapi.custom_schema(free, openapi.V3)["properties"]
