@@ -5,10 +5,14 @@ port-forward and proxies of Pods, admission policies in CEL, flow control, certi
 volume attributes, storage versions. A kind that is kept without being enforced says so in a warning (`NOT_ENFORCED`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from devkube.builtin.rules import Behaviour, BuiltinRules
+from devkube.builtin import others, podchanges, services, workloads
+from devkube.builtin.defaults import DEFAULTS
+from devkube.builtin.prepares import PREPARES
+from devkube.builtin.rules import Behaviour, BuiltinRules, Validate
+from devkube.builtin.services import Allocator
 from devkube.kinds import ALL_VERBS, Resource, Subresource
 
 READ = ("get", "list", "watch")
@@ -42,6 +46,13 @@ SUBRESOURCES = {
 }
 NO_COLLECTION = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 HOOKS = "api-extensions"
+NOT_ENFORCED = frozenset(("LimitRange", "ResourceQuota"))
+VALIDATES: Mapping[str, Validate] = {
+    "Pod": podchanges.pod,
+    "Service": services.service,
+    **workloads.VALIDATES,
+    **others.VALIDATES,
+}
 
 # In upstream's order of preference.
 GROUPS: dict[tuple[str, str], tuple[Row, ...]] = {
@@ -121,10 +132,21 @@ GROUPS: dict[tuple[str, str], tuple[Row, ...]] = {
 
 def builtin_resources() -> list[Resource]:
     """Fresh rows for one server: what its rules count (addresses of Services) is that server's own."""
-    return [_resource(group, version, row) for (group, version), rows in GROUPS.items() for row in rows]
+    allocator = Allocator()
+    return [_resource(group, version, row, allocator) for (group, version), rows in GROUPS.items() for row in rows]
 
 
-def _resource(group: str, version: str, row: Row) -> Resource:
+def _behaviour(kind: str, allocator: Allocator) -> Behaviour:
+    return Behaviour(
+        defaults=(DEFAULTS[kind],) if kind in DEFAULTS else (),
+        prepares=(*PREPARES.get(kind, ()), *((allocator.prepare,) if kind == "Service" else ())),
+        validates=(VALIDATES[kind],) if kind in VALIDATES else (),
+        cells=None,
+        warning=f"devkube keeps {kind} objects but does not enforce them" if kind in NOT_ENFORCED else "",
+    )
+
+
+def _resource(group: str, version: str, row: Row, allocator: Allocator) -> Resource:
     return Resource(
         group=group,
         version=version,
@@ -132,7 +154,7 @@ def _resource(group: str, version: str, row: Row) -> Resource:
         kind=row.kind,
         singular=row.kind.lower(),
         namespaced=not row.cluster,
-        rules=BuiltinRules(group, version, row.kind, Behaviour()),
+        rules=BuiltinRules(group, version, row.kind, _behaviour(row.kind, allocator)),
         verbs=row.verbs,
         short_names=tuple(row.short.split()),
         categories=tuple(row.categories.split()),

@@ -4,12 +4,13 @@ The schema decides what decodes; hand-written functions, found by the kind, deci
 nothing is compiled before the first object of its kind arrives.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from devkube.builtin import types
+from devkube.builtin.demands import unmet
 from devkube.builtin.document import definition, schema_of
 from devkube.errors import Cause, bad_request
 from devkube.kinds import FieldValidation, Object
@@ -74,11 +75,11 @@ class BuiltinRules:
             one(new, old, subresource)
 
     def validate(self, new: Object, old: Object | None, subresource: str) -> list[Cause]:
-        return [cause for one in self.behaviour.validates for cause in one(new, old, subresource)]
+        found = unmet(self.type, new)
+        for one in self.behaviour.validates:
+            told = {(cause.field, cause.reason) for cause in found}
+            found += [c for c in one(new, old, subresource) if (c.field, c.reason) not in told]
+        return found
 
     def table(self, obj: Object, now: float) -> list[Any]:
         return self.behaviour.cells(obj, now) if self.behaviour.cells else []
-
-
-def behaviour_of(parts: Mapping[str, Mapping[str, Any]], kind: str) -> Behaviour:
-    return Behaviour(**{name: by_kind[kind] for name, by_kind in parts.items() if kind in by_kind})

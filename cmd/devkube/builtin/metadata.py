@@ -1,0 +1,120 @@
+"""`metadata` of any object, built-in or custom: what it must look like and what of it never changes.
+
+Rule: `apimachinery/pkg/api/validation/objectmeta.go`; which kind's names are what: each kind's strategy.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from devkube.builtin import names
+from devkube.builtin.causes import forbidden, invalid, required, too_long, unchanged
+from devkube.errors import Cause
+from devkube.kinds import Object, Resource
+
+ANNOTATIONS_LIMIT = 256 * 1024
+_OPERATIONS = ("Apply", "Update")
+# By kind; any other kind's name is a DNS subdomain. RBAC allows whatever fits into a path.
+NAMES: Mapping[str, names.Check] = {
+    "Namespace": names.dns_label,
+    "Service": names.dns_label,
+    "Role": names.path_segment,
+    "RoleBinding": names.path_segment,
+    "ClusterRole": names.path_segment,
+    "ClusterRoleBinding": names.path_segment,
+}
+_FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def validate_metadata(new: Object, old: Object | None, resource: Resource) -> list[Cause]:
+    """Of a create where `old` is None, of an update otherwise. `new` has its name and namespace already."""
+    meta: Mapping[str, Any] = new.get("metadata") or {}
+    if old is None:
+        return [*_identity(meta, resource), *_texts(meta)]
+    return [*_unchanged(meta, old.get("metadata") or {}), *_texts(meta)]
+
+
+def _identity(meta: Mapping[str, Any], resource: Resource) -> Iterator[Cause]:
+    rule = names.dns_subdomain if resource.custom else NAMES.get(resource.kind, names.dns_subdomain)
+    prefix, name, namespace = (meta.get(key) or "" for key in ("generateName", "name", "namespace"))
+    if prefix:
+        masked = f"{prefix[:-2]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix
+        for text in rule(masked):
+            yield invalid("metadata.generateName", prefix, text)
+    if not name:
+        yield required("metadata.name", "name or generateName is required")
+    else:
+        yield from names.check("metadata.name", name, rule)
+    if resource.namespaced:
+        if not namespace:
+            yield required("metadata.namespace")
+        else:
+            yield from names.check("metadata.namespace", namespace, names.dns_label)
+    elif namespace:
+        yield forbidden("metadata.namespace", "not allowed on this type")
+    yield from finalizers(meta.get("finalizers") or ())
+
+
+def _unchanged(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:
+    if old.get("deletionTimestamp"):
+        added = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
+        if added:
+            shown = "[]string{" + ", ".join(f'"{one}"' for one in added) + "}"
+            why = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
+            yield forbidden("metadata.finalizers", why)
+    for key in _FIXED:
+        yield from unchanged(f"metadata.{key}", new.get(key), old.get(key))
+
+
+def _texts(meta: Mapping[str, Any]) -> Iterator[Cause]:
+    yield from labels(meta.get("labels") or {}, "metadata.labels")
+    yield from annotations(meta.get("annotations") or {}, "metadata.annotations")
+    yield from _owners(meta.get("ownerReferences") or ())
+    for index, entry in enumerate(meta.get("managedFields") or ()):
+        at = f"metadata.managedFields[{index}]"
+        if entry.get("operation") not in _OPERATIONS:
+            yield invalid(f"{at}.operation", entry.get("operation") or "", "must be `Apply` or `Update`")
+        if entry.get("fieldsType") not in (None, "", "FieldsV1"):
+            yield invalid(f"{at}.fieldsType", entry["fieldsType"], "must be `FieldsV1`")
+
+
+def labels(found: Mapping[str, str], at: str) -> Iterator[Cause]:
+    for key, value in found.items():
+        yield from names.check(at, key, names.qualified)
+        yield from names.check(at, value, names.label_value)
+
+
+def annotations(found: Mapping[str, str], at: str) -> Iterator[Cause]:
+    for key in found:
+        for text in names.qualified(key.lower()):
+            yield invalid(at, key, text)
+    # The first test costs nothing: no text has more than four bytes a character.
+    if sum(len(k) + len(v) for k, v in found.items()) * 4 > ANNOTATIONS_LIMIT and (
+        sum(len(k.encode()) + len(v.encode()) for k, v in found.items()) > ANNOTATIONS_LIMIT
+    ):
+        yield too_long(at, ANNOTATIONS_LIMIT)
+
+
+def finalizers(found: Sequence[str]) -> Iterator[Cause]:
+    for one in found:
+        yield from names.check("metadata.finalizers", one, names.qualified)
+    if {"orphan", "foregroundDeletion"} <= set(found):
+        yield invalid("metadata.finalizers", list(found), "finalizer orphan and foregroundDeletion cannot be both set")
+
+
+def _owners(found: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:
+    at, controllers = "metadata.ownerReferences", []
+    for owner in found:
+        group_version = owner.get("apiVersion") or ""
+        if not group_version.rpartition("/")[2]:
+            yield invalid(f"{at}.apiVersion", group_version, "version must not be empty")
+        for key in ("kind", "name", "uid"):
+            if not owner.get(key):
+                yield invalid(f"{at}.{key}", "", "must not be empty")
+        if group_version == "v1" and owner.get("kind") == "Event":
+            yield invalid(at, dict(owner), "/v1, Kind=Event is disallowed from being an owner")
+        if owner.get("controller"):
+            controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
+    for other in controllers[1:]:
+        pair = f"{controllers[0]} and {other}"
+        text = f'Only one reference can have Controller set to true. Found "true" in references for {pair}'
+        yield invalid(at, list(found), text)
