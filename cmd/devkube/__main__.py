@@ -1,0 +1,3 @@
+from devkube.cli import main
+
+raise SystemExit(main())
