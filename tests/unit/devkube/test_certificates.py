@@ -1,17 +1,14 @@
-"""The authority, the server's certificate, and the kubeconfig that names them."""
+"""The authority and the server's certificate, in handshakes."""
 
-import base64
 import datetime
-import json
 import ssl
 import stat
 from pathlib import Path
 
 import pytest
-import yaml
 from cryptography import x509
 
-from devkube import certificates, kubeconfig
+from devkube import certificates
 
 
 def test_a_client_that_trusts_the_authority_completes_a_handshake_by_name_and_by_address(tmp_path: Path) -> None:
@@ -50,20 +47,6 @@ def test_the_key_is_for_its_owner_only_also_when_an_older_file_was_not(tmp_path:
 def test_a_name_is_listed_once_and_addresses_as_addresses() -> None:
     found = certificates.alternative_names(["a", "a", "10.0.0.1"])
     assert [type(one).__name__ for one in found] == ["DNSName", "IPAddress"]
-
-
-def test_the_kubeconfig_is_json_and_yaml_and_private(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "kubeconfig"
-    kubeconfig.write(path, kubeconfig.document("https://127.0.0.1:6443", b"PEM", "secret"))
-    read = json.loads(path.read_bytes())
-    assert read == yaml.safe_load(path.read_text())
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    cluster = read["clusters"][0]["cluster"]
-    assert cluster["server"] == "https://127.0.0.1:6443"
-    assert base64.b64decode(cluster["certificate-authority-data"]) == b"PEM"
-    assert read["users"][0]["user"] == {"token": "secret"}
-    context = next(c for c in read["contexts"] if c["name"] == read["current-context"])
-    assert context["context"] == {"cluster": "devkube", "user": "devkube", "namespace": "default"}
 
 
 def shake(files: certificates.Files, name: str) -> None:
