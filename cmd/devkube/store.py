@@ -135,7 +135,8 @@ class Store:
         """The version of this kind's last change: what somebody computed from the kind is good until it moves."""
         return self._kind(key).version
 
-    def keys(self) -> tuple[str, ...]:
+    def kinds(self) -> tuple[str, ...]:
+        """The keys of kinds that have objects."""
         return tuple(key for key, kind in self._kinds.items() if kind.objects)
 
     def select(

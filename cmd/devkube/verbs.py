@@ -2,11 +2,14 @@
 
     Verbs(store, catalog, clock).handle(request) -> Answer | Stream
 
-The verbs themselves are in `reading`, `writing` and `deleting`.
+The verbs themselves are in `reading`, `writing`, `patching` and `deleting`; what is answered by other modules
+(TokenRequest, reviews, …) is put into `virtual`.
 """
 
-from devkube.clock import Clock
-from devkube.kinds import Catalog
+from devkube import bodies, deleting, patching, reading, writing
+from devkube.errors import method_not_allowed
+from devkube.kinds import Object
+from devkube.machinery import Machinery
 from devkube.requests import (
     ADMIN,
     Admission,
@@ -20,7 +23,6 @@ from devkube.requests import (
     Subresource,
     User,
 )
-from devkube.store import Store
 
 __all__ = [
     "ADMIN",
@@ -38,12 +40,35 @@ __all__ = [
 ]
 
 
-class Verbs:
-    def __init__(self, store: Store, catalog: Catalog, clock: Clock) -> None:
-        self.store, self.catalog, self.clock = store, catalog, clock
-        self.admission: Admission = NoAdmission()
-        # (storage key, subresource) -> who answers a POST there instead of the store: TokenRequest, reviews, eviction
-        self.virtual: dict[tuple[str, str], Subresource] = {}
-
+class Verbs(Machinery):
     async def handle(self, request: Request) -> Answer | Stream:
-        raise NotImplementedError
+        other = self.virtual.get((request.resource.key, request.subresource))
+        if other is not None:
+            return await self._elsewhere(other, request)
+        match request.verb:
+            case "get":
+                return reading.get(self, request)
+            case "list":
+                return reading.list_(self, request)
+            case "watch":
+                return reading.watch(self, request)
+            case "create":
+                return await writing.create(self, request)
+            case "update":
+                return await writing.update(self, request)
+            case "patch":
+                return await patching.patch(self, request)
+            case "delete":
+                return await deleting.delete(self, request)
+            case "deletecollection":
+                return await deleting.delete_collection(self, request)
+        raise method_not_allowed(request.verb)
+
+    async def _elsewhere(self, other: Subresource, request: Request) -> Answer:
+        """A body that is sent must be of the subresource's kind; a version it need not have."""
+        obj: Object = {}
+        if request.body.strip():
+            sub = request.resource.subresources.get(request.subresource)
+            kind = sub.kind if sub else request.resource.kind
+            obj, _ = bodies.decode_object(request.body, request.content_type, request.resource, kind=kind)
+        return await other(request, obj)
