@@ -7,7 +7,7 @@ The order is upstream's, so that who may not ask does not learn what exists. `ht
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -19,7 +19,6 @@ from devkube.negotiation import JSON, YAML, Output
 from devkube.openapi import OpenApi
 from devkube.requests import Answer, Listing, Request, Stream, User
 from devkube.routes import Route
-from devkube.verbs import Verbs
 
 log = logging.getLogger("devkube")
 
@@ -40,6 +39,12 @@ _WARNINGS: Final = 4096  # bytes of warnings in one answer, more are cut as upst
 
 Authenticate = Callable[[Mapping[str, str]], User]
 Authorize = Callable[[User, Route], None]
+
+
+class Handler(Protocol):
+    """Who carries requests out: `verbs.Verbs`."""
+
+    async def handle(self, request: Request) -> Answer | Stream: ...
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ class Frontend:
     def __init__(
         self,
         catalog: Catalog,
-        verbs: Verbs,
+        verbs: Handler,
         clock: Clock,
         *,
         authenticate: Authenticate,

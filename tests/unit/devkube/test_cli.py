@@ -1,5 +1,6 @@
 """Flags, and what is said of bad ones."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -7,39 +8,15 @@ import pytest
 from devkube import cli
 from devkube.options import Settings
 
+ALL = """
+    --listen 0.0.0.0 --port 0 --kubeconfig k --directory d --name a --name b --authorization AlwaysAllow
+    --admin-token t --token-file f --webhook-service ns/w=127.0.0.1:9443 --webhook-service ns/v:8443=h:1
+    --simulate --nodes 3 --history 50
+"""
+
 
 def test_every_flag_reaches_the_settings() -> None:
-    flags = cli.parser().parse_args(
-        [
-            "--listen",
-            "0.0.0.0",
-            "--port",
-            "0",
-            "--kubeconfig",
-            "k",
-            "--directory",
-            "d",
-            "--name",
-            "a",
-            "--name",
-            "b",
-            "--authorization",
-            "AlwaysAllow",
-            "--admin-token",
-            "t",
-            "--token-file",
-            "f",
-            "--webhook-service",
-            "ns/w=127.0.0.1:9443",
-            "--webhook-service",
-            "ns/v:8443=h:1",
-            "--simulate",
-            "--nodes",
-            "3",
-            "--history",
-            "50",
-        ]
-    )
+    flags = cli.parser().parse_args(shlex.split(ALL))
     assert cli.settings_of(flags) == Settings(
         listen="0.0.0.0",
         port=0,

@@ -41,7 +41,7 @@ class Server:
         self.denied: set[str] = set()
         self.front = Frontend(
             self.catalog,
-            self.verbs,  # type: ignore[arg-type]
+            self.verbs,
             Clock(),
             authenticate=lambda headers: self.known(),
             authorize=self.authorize,
