@@ -8,12 +8,14 @@ file of the package kubernetes-validate at the first use of a kind.
     types       a schema compiled into a decoder as Go's: types, unknown fields, nulls, canonical scalars
     scalars     quantities, times, durations: their canonical text
     rules       BuiltinRules: everything of one kind behind the protocol `kinds.Rules`
+    demands     what a schema demands beside types: required fields, values out of a list
     causes      violations with upstream's wording
+    names       what names, labels and keys must look like
     metadata    names, labels, annotations, owners; what may not change
-    defaults    upstream's defaults, kind by kind
-    pods        what a Pod's spec must hold and what of it may change
-    workloads   Deployments and others that hold a Pod template
-    others      Services, ConfigMaps, Secrets, RBAC, Leases, webhook configurations …
-    columns     what `kubectl get` shows
-    conversion  the two groups of Events are one kind of object
+    labelselectors  LabelSelectors inside objects
+    defaults, poddefaults        upstream's defaults, kind by kind
+    prepares                     first statuses, selectors of Jobs, data of Secrets
+    pods, containers, podchanges what a Pod's spec must hold and what of it may change
+    workloads, services, others  the rules of all other kinds
+    columns, cells, podcells     what `kubectl get` shows
 """

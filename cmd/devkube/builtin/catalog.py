@@ -8,7 +8,7 @@ volume attributes, storage versions. A kind that is kept without being enforced 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from devkube.builtin import others, podchanges, services, workloads
+from devkube.builtin import columns, others, podchanges, services, workloads
 from devkube.builtin.defaults import DEFAULTS
 from devkube.builtin.prepares import PREPARES
 from devkube.builtin.rules import Behaviour, BuiltinRules, Validate
@@ -141,7 +141,7 @@ def _behaviour(kind: str, allocator: Allocator) -> Behaviour:
         defaults=(DEFAULTS[kind],) if kind in DEFAULTS else (),
         prepares=(*PREPARES.get(kind, ()), *((allocator.prepare,) if kind == "Service" else ())),
         validates=(VALIDATES[kind],) if kind in VALIDATES else (),
-        cells=None,
+        cells=columns.cells(kind),
         warning=f"devkube keeps {kind} objects but does not enforce them" if kind in NOT_ENFORCED else "",
     )
 
@@ -160,6 +160,7 @@ def _resource(group: str, version: str, row: Row, allocator: Allocator) -> Resou
         categories=tuple(row.categories.split()),
         subresources={one.name: one for one in _subresources(row)},
         storage=row.storage,
+        columns=columns.columns(row.kind),
         scale_paths=(".spec.replicas", ".status.replicas", ".spec.selector"),
     )
 
