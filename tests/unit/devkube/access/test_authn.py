@@ -1,0 +1,264 @@
+"""Authorization header -> user; ServiceAccount tokens with all they are bound to; impersonation."""
+
+import base64
+import json
+
+import pytest
+
+from devkube.access import authn, tokens
+from devkube.access.authn import ANONYMOUS, Authenticator, TokenError
+from devkube.access.signing import BadSignature, NotOurs, Signer
+from devkube.clock import Clock
+from devkube.errors import StatusError
+from devkube.requests import ADMIN, User
+
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+
+
+class Place:
+    """A cluster with an account, and who authenticates there."""
+
+    def __init__(self, cluster) -> None:
+        self.cluster, self.objects, self.clock = cluster, cluster.objects, Clock()
+        self.clock.freeze()
+        known = {"file-token": User("bob", "7", ("ops", "system:authenticated"))}
+        self.signer = Signer()
+        self.authenticator = Authenticator(self.objects, self.signer, self.clock, "s3cret", tokens=known)
+        cluster.put("ServiceAccount", "builder", "ns")
+
+    def request(self, name: str = "builder", **spec) -> dict:
+        body = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": spec}
+        return tokens.token_request(self.authenticator, self.objects, self.clock, "ns", name, body)
+
+    def token(self, **spec) -> str:
+        return self.request(**spec)["status"]["token"]
+
+    def user(self, token: str) -> User:
+        return self.authenticator.user(f"Bearer {token}")
+
+    def refused(self, token: str) -> str:
+        with pytest.raises(StatusError) as caught:
+            self.user(token)
+        assert (caught.value.code, caught.value.message) == (401, "Unauthorized")
+        with pytest.raises(TokenError) as why:
+            self.authenticator.token(token, self.authenticator.audiences)
+        return str(why.value)
+
+    def review(self, token: str, **spec) -> dict:
+        body = {"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "spec": {"token": token, **spec}}
+        return tokens.token_review(self.authenticator, body)["status"]
+
+
+@pytest.fixture
+def place(cluster) -> Place:
+    return Place(cluster)
+
+
+@pytest.mark.parametrize("header", [None, "", "Basic abc", "Bearer", "Bearer  "])
+def test_without_a_bearer_token_one_is_anonymous(place, header) -> None:
+    assert place.authenticator.user(header) == ANONYMOUS
+
+
+def test_where_nobody_may_be_anonymous(place) -> None:
+    strict = Authenticator(place.objects, place.signer, place.clock, "s3cret", anonymous=False)
+    with pytest.raises(StatusError) as caught:
+        strict.user(None)
+    assert caught.value.code == 401
+
+
+def test_known_tokens(place) -> None:
+    assert place.user("s3cret") == ADMIN
+    assert place.authenticator.user("bearer s3cret") == ADMIN
+    assert place.user("file-token").name == "bob"
+
+
+@pytest.mark.parametrize("token", ["nope", "a.b.c", "ключ", "\udcff", "s3cre", "eyJhbGciOiJub25lIn0.e30."])
+def test_any_other_token_is_a_401(place, token: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        place.user(token)
+    assert caught.value.code == 401
+
+
+def test_an_account_by_its_token(place) -> None:
+    user = place.user(place.token())
+    assert (user.name, user.uid) == ("system:serviceaccount:ns:builder", "uid-builder")
+    assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated")
+    assert user.extra["authentication.kubernetes.io/credential-id"][0].startswith("JTI=")
+
+
+def test_a_token_is_good_until_it_expires(place) -> None:
+    token = place.token(expirationSeconds=600)
+    place.clock.advance(600)
+    place.user(token)
+    place.clock.advance(61)  # a minute more is leeway
+    assert place.refused(token) == "service account token has expired"
+
+
+def test_a_token_dies_with_its_account(place) -> None:
+    token = place.token()
+    place.cluster.drop("serviceaccounts", "ns", "builder")
+    assert place.refused(token) == 'serviceaccount "builder" not found'
+    place.cluster.put("ServiceAccount", "builder", "ns", meta={"uid": "another"})
+    assert place.refused(token) == "service account UID (another) does not match claim (uid-builder)"
+
+
+def test_a_token_bound_to_a_pod(place) -> None:
+    place.cluster.put("Pod", "p", "ns", spec={"serviceAccountName": "builder", "nodeName": "n"})
+    place.cluster.put("Node", "n")
+    reference = {"kind": "Pod", "apiVersion": "v1", "name": "p"}
+    token = place.token(boundObjectRef=reference)
+    extra = dict(place.user(token).extra)
+    del extra["authentication.kubernetes.io/credential-id"]
+    assert extra == {
+        "authentication.kubernetes.io/pod-name": ["p"],
+        "authentication.kubernetes.io/pod-uid": ["uid-p"],
+        "authentication.kubernetes.io/node-name": ["n"],
+        "authentication.kubernetes.io/node-uid": ["uid-n"],
+    }
+    place.cluster.drop("nodes", "", "n")  # only told; the Pod is what it is bound to
+    place.user(token)
+    place.cluster.drop("pods", "ns", "p")
+    assert place.refused(token) == "service account token has been invalidated"
+
+
+def test_a_pod_that_terminates_takes_its_tokens_with_it(place) -> None:
+    place.cluster.put("Pod", "p", "ns", spec={"serviceAccountName": "builder"})
+    token = place.token(boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "p"})
+    stamp = {"deletionTimestamp": place.clock.timestamp()}
+    place.cluster.put("Pod", "p", "ns", meta=stamp, spec={"serviceAccountName": "builder"})
+    place.user(token)
+    place.clock.advance(62)
+    assert place.refused(token) == "service account token has been invalidated"
+
+
+@pytest.mark.parametrize(
+    ("reference", "code", "message"),
+    [
+        ({"kind": "Pod", "apiVersion": "v1", "name": "x"}, 404, 'pods "x" not found'),
+        ({"kind": "ConfigMap", "apiVersion": "v1", "name": "x"}, 400, "cannot bind token to object of type v1"),
+        ({"kind": "Pod", "apiVersion": "v1", "name": "p"}, 400, "running with different serviceaccount name"),
+        ({"kind": "Secret", "apiVersion": "v1", "name": "s", "uid": "z"}, 409, "does not match the UID in record"),
+    ],
+)
+def test_what_a_token_cannot_be_bound_to(place, reference, code: int, message: str) -> None:
+    place.cluster.put("Pod", "p", "ns", spec={"serviceAccountName": "other"})
+    place.cluster.put("Secret", "s", "ns")
+    with pytest.raises(StatusError, match=message) as caught:
+        place.token(boundObjectRef=reference)
+    assert caught.value.code == code
+
+
+def test_a_token_request_comes_back_completed(place) -> None:
+    found = place.request(audiences=["prod"], expirationSeconds=601)
+    assert found["spec"] == {"audiences": ["prod"], "expirationSeconds": 601}
+    assert found["status"]["expirationTimestamp"] == place.clock.after(601)
+    assert {k: found["metadata"][k] for k in ("name", "namespace", "uid")} == {
+        "name": "builder",
+        "namespace": "ns",
+        "uid": "uid-builder",
+    }
+    payload = found["status"]["token"].split(".")[1]
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=="))
+    assert (claims["iss"], claims["aud"], claims["exp"] - claims["iat"]) == (ISSUER, ["prod"], 601)
+    assert claims["kubernetes.io"] == {"namespace": "ns", "serviceaccount": {"name": "builder", "uid": "uid-builder"}}
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(599, "less than 10 minutes"), (2**32 + 1, "larger than 2")])
+def test_lifetimes_nobody_gets(place, seconds: int, text: str) -> None:
+    with pytest.raises(StatusError, match=text) as caught:
+        place.token(expirationSeconds=seconds)
+    assert (caught.value.code, caught.value.causes[0].field) == (422, "spec.expirationSeconds")
+
+
+def test_no_token_for_nobody(place) -> None:
+    with pytest.raises(StatusError, match='serviceaccounts "nobody" not found'):
+        place.request("nobody")
+
+
+def test_reviews(place) -> None:
+    token = place.token(audiences=["prod"])
+    assert "invalid for the target audiences" in place.refused(token)
+    assert place.review(token)["error"].startswith('[invalid bearer token, token audiences ["prod"] is invalid')
+    found = place.review(token, audiences=["prod", "test"])
+    assert (found["authenticated"], found["audiences"]) == (True, ["prod"])
+    assert found["user"]["username"] == "system:serviceaccount:ns:builder"
+    assert place.review("s3cret")["audiences"] == [ISSUER]
+    assert place.review("nope") == {"user": {}, "error": "invalid bearer token"}
+    with pytest.raises(StatusError, match="token is required"):
+        place.review("")
+
+
+def test_a_token_that_was_tampered_with(place) -> None:
+    head, _, signature = place.token().split(".")
+    claims = base64.urlsafe_b64encode(json.dumps({"iss": ISSUER, "sub": "root"}).encode()).rstrip(b"=").decode()
+    assert place.refused(f"{head}.{claims}.{signature}") == "invalid signature"
+    assert place.refused(f"{head}.{claims}.") == "invalid signature"
+    assert place.refused(f"{head}.{claims}.!") == "the token is broken"
+
+
+def test_a_token_of_another_start_is_not_ours(place) -> None:
+    other = Signer()
+    with pytest.raises(BadSignature, match="no keys found"):
+        place.signer.claims(other.sign({"sub": "x"}))
+    elsewhere = Signer("https://elsewhere")
+    with pytest.raises(NotOurs):
+        place.signer.claims(elsewhere.sign({"sub": "x"}))
+
+
+def test_token_file() -> None:
+    lines = ["# who may", 'abc,ann,1,"dev,ops"', "def,bob,2", ""]
+    found = authn.read_token_file(lines)
+    assert found["abc"] == User("ann", "1", ("dev", "ops", "system:authenticated"))
+    assert found["def"].groups == ("system:authenticated",)
+    with pytest.raises(ValueError, match="line 1 of the token file needs token,user,uid"):
+        authn.read_token_file(["abc"])
+
+
+# ------------------------------------------------------------------------------------------------ kubectl --as
+
+
+@pytest.mark.parametrize(
+    ("headers", "user"),
+    [
+        ([("Impersonate-User", "ann")], User("ann", "", ("system:authenticated",))),
+        (
+            [("Impersonate-User", "ann"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b")],
+            User("ann", "", ("a", "b", "system:authenticated")),
+        ),
+        (
+            [("impersonate-user", "system:serviceaccount:ns:x")],
+            User(
+                "system:serviceaccount:ns:x",
+                "",
+                ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"),
+            ),
+        ),
+        ([("Impersonate-User", "system:anonymous")], ANONYMOUS),
+        (
+            [("Impersonate-User", "ann"), ("Impersonate-Uid", "7"), ("Impersonate-Extra-Acme.com%2fTeam", "x")],
+            User("ann", "7", ("system:authenticated",), {"acme.com/team": ["x"]}),
+        ),
+        ([("X-Other", "1")], ADMIN),
+    ],
+    ids=["user", "groups", "account", "anonymous", "extra", "nobody"],
+)
+def test_impersonation(cluster, headers, user: User) -> None:
+    assert authn.impersonated(ADMIN, headers, cluster.authorizer) == user
+
+
+def test_impersonation_is_a_permission(cluster, rule) -> None:
+    jane = User("jane")
+    headers = [("Impersonate-User", "ann"), ("Impersonate-Group", "ops")]
+    with pytest.raises(StatusError, match=r'users "ann" is forbidden: User "jane" cannot impersonate resource "users"'):
+        authn.impersonated(jane, headers, cluster.authorizer)
+    cluster.role("as-ann", rule("impersonate", "users", names="ann"))
+    cluster.bind("as-ann", {"kind": "User", "name": "jane"})
+    assert authn.impersonated(jane, headers[:1], cluster.authorizer).name == "ann"
+    with pytest.raises(StatusError, match='groups "ops" is forbidden'):
+        authn.impersonated(jane, headers, cluster.authorizer)
+
+
+def test_groups_without_a_user(cluster) -> None:
+    with pytest.raises(StatusError) as caught:
+        authn.impersonated(ADMIN, [("Impersonate-Group", "x")], cluster.authorizer)
+    assert caught.value.code == 400
