@@ -19,6 +19,8 @@ from devkube.store import Store, Stored, encode, load
 Authorize = Callable[[User, str, Resource, str, str], None]
 # Called with (resource, new, old, user, namespace) before admission: privilege escalation in RBAC objects.
 Guard = Callable[[Resource, Object, Object | None, User, str], None]
+# Called with what is about to be stored, to fill in what controllers would: a CRD's conditions.
+Complete = Callable[[Resource, Object], None]
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated names; no vowels, so that no words appear
 
 
@@ -30,6 +32,7 @@ class Machinery:
         self.virtual: dict[tuple[str, str], Subresource] = {}
         self.authorize: Authorize = lambda user, verb, resource, namespace, name: None
         self.guard: Guard = lambda resource, new, old, user, namespace: None
+        self.complete: Complete = lambda resource, obj: None
         self.bookmark_seconds = 60.0
 
     def find(self, resource: Resource, namespace: str, name: str) -> Stored:

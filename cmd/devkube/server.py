@@ -2,123 +2,254 @@
 
     async with DevKube(Settings()) as api:
         api.url, api.ca_file, api.kubeconfig, api.admin_token
-        api.clock.freeze(); api.faults.…; api.expire_history()
+        api.clock.freeze(); api.faults.fail(503, verb="list"); api.expire_history()
         await api.request("GET", "/api/v1/namespaces")
 
-Each part is an attribute, made in `__init__` in the order in which they need one another; a test may replace one
-before it starts.
+Each part is an attribute; a test may replace one before it starts.
 """
 
 import secrets
+import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
-from devkube import certificates, kubeconfig
-from devkube.access import authn
+import msgspec
+
+from devkube import certificates, kubeconfig, routes, selectors, wiring
+from devkube.access import defaults, escalation
+from devkube.access.authn import Authenticator, impersonated, read_token_file
 from devkube.access.objects import StoredObjects
 from devkube.access.rbac import Authorizer
 from devkube.access.rules import Question
 from devkube.access.signing import Signer
+from devkube.admission.call import Caller
+from devkube.admission.chain import Chain
 from devkube.builtin.catalog import builtin_resources
 from devkube.clock import Clock
+from devkube.custom.registry import Registry
+from devkube.deleting import CRDS
+from devkube.events import CORE, KEY, turned
+from devkube.faults import Faults
 from devkube.frontend import Frontend
 from devkube.http import HttpServer, tls
-from devkube.kinds import Catalog
+from devkube.kinds import Catalog, Object, Resource
+from devkube.lifecycle import Lifecycle
+from devkube.machinery import new_uid
 from devkube.options import Settings
-from devkube.requests import User
+from devkube.requests import ADMIN, JSON, Answer, EventType, Request, Stream, User
 from devkube.routes import Route
 from devkube.store import Store
 from devkube.verbs import Verbs
+
+_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 class DevKube:
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
         self.clock = Clock()
-        self.store = Store(limit=self.settings.history)
         self.catalog = Catalog(builtin_resources())
+        self.store = Store(self._selectable, limit=self.settings.history)
+        self._by_key: tuple[int, dict[str, Resource]] = (-1, {})
         self.verbs = Verbs(self.store, self.catalog, self.clock)
+        self.verbs.bookmark_seconds = self.settings.bookmark_seconds
         self.objects = StoredObjects(self.store)
-        self.admin_token = self.settings.admin_token or secrets.token_urlsafe(32)
+        self.admin_token = self.settings.admin_token or secrets.token_urlsafe(24)
+        tokens = _tokens(self.settings.token_file)
+        self.authenticator = Authenticator(self.objects, Signer(), self.clock, self.admin_token, tokens=tokens)
         self.authorizer = Authorizer(self.objects, self.settings.authorization)
-        self.authenticator = authn.Authenticator(
-            self.objects,
-            Signer(),
-            self.clock,
-            self.admin_token,
-            tokens=_tokens(self.settings.token_file),
-            anonymous=self.settings.authorization == "RBAC",
+        self.admission = Chain(self.objects, self.catalog, Caller(self.settings.webhook_services))
+        self.verbs.admission = self.admission
+        self.verbs.authorize, self.verbs.guard = self._may, self._guard
+        self.verbs.virtual.update(
+            wiring.virtual(self.verbs, self.authenticator, self.authorizer, self.objects, self.clock)
         )
-        # Wired as they land:
-        #   self.verbs.admission = admission.chain.Chain(objects, clock, webhook_services)
-        #   self.verbs.virtual[...] = access.tokens / access.reviews; access.defaults written at the start
-        #   self.registry = custom.registry.Registry(catalog), called by lifecycle when a CRD is written or gone
-        #   self.simulation = simulation.Simulation(self)
+        self.registry = Registry(self.catalog)
+        self.verbs.complete = self._complete
+        self.issued = certificates.issue(self.settings.names)
+        self.lifecycle = Lifecycle(self.verbs, self.registry, authority=self.issued.authority.decode())
+        self.faults = Faults()
         self.frontend = Frontend(
-            self.catalog, self.verbs, self.clock, authenticate=self._authenticate, authorize=self._authorize
+            self.catalog,
+            self.verbs,
+            self.clock,
+            authenticate=self._authenticate,
+            authorize=self._authorize,
+            before=self.faults.meet,
         )
         self.http = HttpServer(self.frontend)
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self.faults.cut_connections = self.http.cut
+        self._temporary = self.settings.directory is None
+        self.directory = self.settings.directory or Path()
         self.url = ""
-        self.ca_file = self.kubeconfig = Path()
+        self.kubeconfig = self.ca_file = Path()
 
-    async def __aenter__(self) -> Self:
-        await self.start()
+    # ------------------------------------------------------------------------------------- life
+
+    async def __aenter__(self) -> "DevKube":
+        if self._temporary:
+            self.directory = Path(tempfile.mkdtemp(prefix="devkube-"))
+        files = certificates.write(self.issued, self.directory)
+        self.ca_file = files.authority
+        self._seed()
+        self.lifecycle.start()
+        try:
+            port = await self.http.start(self.settings.listen, self.settings.port, tls(files))
+        except OSError:
+            await self._close()
+            raise
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.settings.listen, self.settings.listen)
+        self.url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        content = kubeconfig.document(self.url, self.issued.authority, self.admin_token)
+        self.kubeconfig = self.directory / "kubeconfig"
+        for path in {self.kubeconfig, self.settings.kubeconfig or self.kubeconfig}:
+            kubeconfig.write(path, content)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.stop()
-
-    async def start(self) -> None:
-        """Listening and with the kubeconfig written when it returns. OSError when the address is taken."""
-        directory = self.settings.directory
-        if directory is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="devkube-")
-            directory = Path(self._temporary.name)
-        try:
-            issued = certificates.issue((self.settings.listen, *self.settings.names))
-            files = certificates.write(issued, directory)
-            port = await self.http.start(self.settings.listen, self.settings.port, tls(files))
-            self.url = f"https://{reachable(self.settings.listen)}:{port}"
-            self.ca_file, self.kubeconfig = files.authority, directory / "kubeconfig"
-            content = kubeconfig.document(self.url, issued.authority, self.admin_token)
-            for path in filter(None, (self.kubeconfig, self.settings.kubeconfig)):
-                kubeconfig.write(path, content)
-        except BaseException:
-            await self.stop()
-            raise
-
-    async def stop(self) -> None:
         await self.http.stop()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        await self._close()
+
+    async def _close(self) -> None:
+        await self.lifecycle.stop()
+        await self.admission.close()
+        if self._temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _seed(self) -> None:
+        """What a cluster begins with."""
+        for name in _NAMESPACES:
+            labels = {"kubernetes.io/metadata.name": name}
+            obj: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+            self._plant({**obj, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}})
+        for obj in (*defaults.cluster_roles(), *defaults.cluster_role_bindings()):
+            self._plant(obj)
+
+    def _plant(self, obj: Object) -> None:
+        resource = self.catalog.of_kind(obj["apiVersion"], obj["kind"])
+        assert resource is not None, f"no built-in {obj['kind']}"
+        meta = {**obj["metadata"], "uid": new_uid(), "creationTimestamp": self.clock.timestamp()}
+        self.store.create(resource.key, {**obj, "metadata": meta})
+
+    # ------------------------------------------------------------------------------------- asking in process
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = JSON,
+        user: User = ADMIN,
+        agent: str = "devkube",
+    ) -> Any:
+        """The decoded answer. StatusError when there is none; nothing is authorized, faults do not meet it."""
+        answer = await self._handle(method, path, body, query, content_type, user, agent)
+        if not isinstance(answer, Answer):
+            await answer.aclose()
+            raise ValueError("a watch is a stream: use DevKube.watch")
+        return msgspec.json.decode(answer.json())
+
+    async def watch(
+        self, path: str, *, query: Mapping[str, str] | None = None, user: User = ADMIN
+    ) -> AsyncIterator[tuple[EventType, Object]]:
+        """(type, object) as they happen. The watch ends when the generator is closed."""
+        answer = await self._handle("GET", path, None, {"watch": "1", **(query or {})}, JSON, user, "devkube")
+        assert isinstance(answer, Stream)
+        try:
+            async for batch in answer:
+                for event in batch:
+                    yield event.type, msgspec.json.decode(event.raw)
+        finally:
+            await answer.aclose()
+
+    async def _handle(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        query: Mapping[str, str] | None,
+        content_type: str,
+        user: User,
+        agent: str,
+    ) -> Answer | Stream:
+        split = urlsplit(path)
+        parameters = {**dict(parse_qsl(split.query, keep_blank_values=True)), **(query or {})}
+        route = routes.parse(method, split.path, parameters)
+        resource = routes.find(self.catalog, route)
+        return await self.verbs.handle(
+            Request(
+                verb=route.verb,
+                resource=resource,
+                namespace=route.namespace if resource.namespaced else "",
+                name=route.name if route.named else "",
+                subresource=route.subresource,
+                query=parameters,
+                body=body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body),
+                content_type=content_type,
+                user=user,
+                agent=agent,
+            )
+        )
 
     def expire_history(self) -> None:
         """Every version known to clients so far is too old now: 410 for those who resume."""
         self.store.compact()
 
+    # ------------------------------------------------------------------------------------- seams
+
+    def _selectable(self, key: str, obj: Object) -> Mapping[str, str]:
+        revision, by_key = self._by_key
+        if revision != self.catalog.revision:
+            by_key = {}
+            for one in self.catalog:
+                if one.key != KEY or one.group_version == CORE:
+                    by_key.setdefault(one.key, one)
+            self._by_key = self.catalog.revision, by_key
+        resource = by_key.get(key)
+        if resource is None:
+            return {}
+        return selectors.values(resource, turned(obj, CORE) if key == KEY else obj)
+
     def _authenticate(self, headers: Mapping[str, str]) -> User:
         user = self.authenticator.user(headers.get("authorization"))
-        return authn.impersonated(user, tuple(headers.items()), self.authorizer)
+        if "impersonate-user" in headers or "impersonate-group" in headers:
+            user = impersonated(user, list(headers.items()), self.authorizer)
+        return user
 
     def _authorize(self, user: User, route: Route) -> None:
-        if not route.plural:
-            self.authorizer.require(Question(user, route.verb, path=route.path))
-            return
-        where = (route.group, route.plural, route.subresource, route.namespace, route.name)
-        self.authorizer.require(Question(user, route.verb, *where))
+        if route.plural:
+            question = Question(
+                user, route.verb, route.group, route.plural, route.subresource, route.namespace, route.name
+            )
+        else:
+            question = Question(user, route.verb, path=route.path)
+        self.authorizer.require(question)
 
+    def _may(self, user: User, verb: str, resource: Resource, namespace: str, name: str) -> None:
+        self.authorizer.require(Question(user, verb, resource.group, resource.plural, "", namespace, name))
 
-def reachable(listen: str) -> str:
-    """The host of the URL: an address to bind to is not always one to go to."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(listen, listen)
-    return f"[{host}]" if ":" in host else host
+    def _guard(self, resource: Resource, new: Object, old: Object | None, user: User, namespace: str) -> None:
+        if escalation.concerns(resource.group, resource.plural):
+            escalation.check(self.authorizer, self.objects, user, resource.plural, namespace, new, old)
+
+    def _complete(self, resource: Resource, obj: Object) -> None:
+        if resource.key == CRDS:
+            obj["status"] = self.registry.status(obj, self.clock.timestamp())
 
 
 def _tokens(path: Path | None) -> Mapping[str, User]:
-    return {} if path is None else authn.read_token_file(path.read_text().splitlines())
+    """ValueError with the file's name for a line that is wrong."""
+    if path is None:
+        return {}
+    try:
+        return read_token_file(path.read_text().splitlines())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -175,6 +175,7 @@ async def insert(write: Write, obj: Object, *, tracked: bool = False) -> Answer:
     name = meta.get("name") or ""
     write.refuse(name, [*rules.validate(obj, None, ""), *validate_metadata(obj, None, resource)])
     await write.allowed(obj, None)
+    m.complete(resource, obj)
     existing = m.store.get(resource.key, meta.get("namespace") or "", name)
     if existing is None and not write.options.dry_run:
         try:
@@ -273,6 +274,7 @@ async def _replace(write: Write, stored: Stored, old: Object, new: Object, *, tr
     count_generation(new, old, resource)
     write.refuse(request.name, [*rules.validate(new, old, sub), *validate_metadata(new, old, resource)])
     await write.allowed(new, old)
+    m.complete(resource, new)
     unchanged = keep_times(new, old) and new == old
     emptied = bool(meta.get("deletionTimestamp")) and finished(new, old)
     if unchanged and not emptied:

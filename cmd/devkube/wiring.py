@@ -1,0 +1,106 @@
+"""Subresources and kinds that are not stored: who answers them. Small adapters between the verbs and their modules."""
+
+from collections.abc import Callable, Mapping
+
+from devkube.access import reviews, tokens
+from devkube.access.authn import Authenticator
+from devkube.access.objects import Objects
+from devkube.access.rbac import Authorizer
+from devkube.clock import Clock
+from devkube.deleting import delete
+from devkube.errors import Cause, bad_request, conflict, invalid
+from devkube.kinds import Object
+from devkube.machinery import Machinery
+from devkube.requests import Answer, Request, Subresource
+from devkube.store import encode
+
+Made = Callable[[Request, Object], Object]
+
+
+def virtual(
+    m: Machinery, authenticator: Authenticator, authorizer: Authorizer, objects: Objects, clock: Clock
+) -> Mapping[tuple[str, str], Subresource]:
+    authentication, authorization = "authentication.k8s.io", "authorization.k8s.io"
+
+    def token(request: Request, obj: Object) -> Object:
+        return tokens.token_request(authenticator, objects, clock, request.namespace, request.name, obj)
+
+    return {
+        ("serviceaccounts", "token"): _made(token),
+        (f"tokenreviews.{authentication}", ""): _made(lambda request, obj: tokens.token_review(authenticator, obj)),
+        (f"selfsubjectreviews.{authentication}", ""): _made(
+            lambda request, obj: tokens.self_subject_review(obj, request.user, clock)
+        ),
+        (f"subjectaccessreviews.{authorization}", ""): _made(
+            lambda request, obj: reviews.subject_access_review(authorizer, obj)
+        ),
+        (f"localsubjectaccessreviews.{authorization}", ""): _made(
+            lambda request, obj: reviews.local_subject_access_review(authorizer, obj, request.namespace)
+        ),
+        (f"selfsubjectaccessreviews.{authorization}", ""): _made(
+            lambda request, obj: reviews.self_subject_access_review(authorizer, obj, request.user)
+        ),
+        (f"selfsubjectrulesreviews.{authorization}", ""): _made(
+            lambda request, obj: reviews.self_subject_rules_review(authorizer, obj, request.user)
+        ),
+        ("pods", "eviction"): _Eviction(m),
+        ("pods", "binding"): _Binding(m),
+    }
+
+
+def _made(make: Made) -> Subresource:
+    async def answer(request: Request, obj: Object) -> Answer:
+        return Answer(201, make(request, obj))
+
+    return answer
+
+
+class _Eviction:
+    """A deletion with the options inside; disruption budgets are not looked at."""
+
+    def __init__(self, m: Machinery) -> None:
+        self._m = m
+
+    async def __call__(self, request: Request, obj: Object) -> Answer:
+        if (obj.get("metadata") or {}).get("name") not in (None, request.name):
+            raise bad_request(f"name in URL does not match name in Eviction object: {request.name}")
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", **(obj.get("deleteOptions") or {})}
+        await delete(
+            self._m,
+            Request(
+                verb="delete",
+                resource=request.resource,
+                namespace=request.namespace,
+                name=request.name,
+                body=encode(options),
+                user=request.user,
+                agent=request.agent,
+            ),
+        )
+        return Answer(201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+
+
+class _Binding:
+    """What a scheduler does: the Pod gets its node, once."""
+
+    def __init__(self, m: Machinery) -> None:
+        self._m = m
+
+    async def __call__(self, request: Request, obj: Object) -> Answer:
+        m, resource = self._m, request.resource
+        stored = m.of(request)
+        target = obj.get("target") or {}
+        if target.get("kind") not in (None, "", "Node") or not target.get("name"):
+            cause = Cause("FieldValueRequired", "Required value: the name of a Node", "target.name")
+            raise invalid(resource.about(request.name), [cause])
+        pod = m.read(stored, resource)
+        if pod["metadata"].get("deletionTimestamp"):
+            raise conflict(resource.about(request.name), f"pod {request.name} is being deleted, cannot be assigned")
+        if node := pod["spec"].get("nodeName"):
+            raise conflict(resource.about(request.name), f'pod {request.name} is already assigned to node "{node}"')
+        pod["spec"]["nodeName"] = target["name"]
+        conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+        conditions[:] = [one for one in conditions if one.get("type") != "PodScheduled"]
+        conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": m.clock.timestamp()})
+        m.store.replace(resource.key, pod, stored.version)
+        return Answer(201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
