@@ -1,0 +1,62 @@
+"""From an object before and after to the JSON Patch that lies between them, as small as is simple.
+
+Maps are compared key by key. Of lists, the equal beginning and the equal end are left alone; what lies between is
+changed place by place, then added or removed. The patch says nothing about what did not change.
+
+Rules: RFC 6902.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+Op = dict[str, Any]
+
+
+def diff(before: Any, after: Any, path: str = "") -> list[Op]:
+    """Operations in the order in which they must be applied."""
+    return list(_diff(before, after, path))
+
+
+def pointer(*parts: str | int) -> str:
+    """A JSON Pointer: each part escaped."""
+    return "".join("/" + escape(str(part)) for part in parts)
+
+
+def escape(part: str) -> str:
+    return part.replace("~", "~0").replace("/", "~1")
+
+
+def _diff(before: Any, after: Any, path: str) -> Iterator[Op]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        yield from _maps(before, after, path)
+    elif isinstance(before, list) and isinstance(after, list):
+        yield from _lists(before, after, path)
+    elif before != after or type(before) is not type(after):
+        yield {"op": "replace", "path": path, "value": after}
+
+
+def _maps(before: dict[str, Any], after: dict[str, Any], path: str) -> Iterator[Op]:
+    for key in before:
+        if key not in after:
+            yield {"op": "remove", "path": f"{path}/{escape(key)}"}
+    for key, value in after.items():
+        if key not in before:
+            yield {"op": "add", "path": f"{path}/{escape(key)}", "value": value}
+        else:
+            yield from _diff(before[key], value, f"{path}/{escape(key)}")
+
+
+def _lists(before: list[Any], after: list[Any], path: str) -> Iterator[Op]:
+    shorter = min(len(before), len(after))
+    start = next((at for at in range(shorter) if before[at] != after[at]), shorter)
+    end = 0
+    while end < shorter - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    old, new = before[start : len(before) - end], after[start : len(after) - end]
+    both = min(len(old), len(new))
+    for at in range(both):
+        yield from _diff(old[at], new[at], f"{path}/{start + at}")
+    for at in range(len(old) - 1, both - 1, -1):
+        yield {"op": "remove", "path": f"{path}/{start + at}"}
+    for at in range(both, len(new)):
+        yield {"op": "add", "path": f"{path}/{start + at}", "value": new[at]}

@@ -1,0 +1,184 @@
+"""Wiring one engine Pod to the CacheBackend that selects it: a chain of small steps, all or nothing.
+
+Whatever goes wrong, the Pod is admitted as it came; the decision says why, to its author. Marks of an earlier or forged
+injection are taken off then, because Events and counts believe them.
+
+Rules: seed 004, pod webhook; spec/inferencecache.md section 6.5 (the order of the steps).
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from crds.cachebackend import CacheBackend, CacheBackendSpec
+from handlers.admission import patches, podedit
+from handlers.admission.decision import Decision
+from handlers.cachebackend import adapters, endpoint, kernelcheck, matrix, names, overrides, sidecar
+from handlers.cachebackend.adapters.base import Declined, Remote
+from handlers.outcome import Object
+
+
+class Options(NamedTuple):
+    """Settings of the controller that shape what is injected."""
+
+    subscriber_image: str = ""
+    server: str = "inference-cache-server.inference-cache-system.svc.cluster.local:9090"
+    native_sidecars: bool = True  # False on a cluster below 1.29
+
+
+MARKS = (names.INJECTED_BY, names.INJECTED_BY_UID, names.INJECT_SKIPPED)
+
+
+def opts_out(value: str | None) -> bool:
+    """Whether skip-inject says so: Go's booleans, then the common words for no; any other word means yes."""
+    if not value or value in ("0", "f", "F", "false", "FALSE", "False"):
+        return False
+    return value.lower() not in ("no", "off", "disable", "disabled")
+
+
+def selected(backends: Sequence[CacheBackend], labels: dict[str, str]) -> CacheBackend | None:
+    """The first by name whose labels the Pod all has. An empty selector claims nothing."""
+    for one in sorted(backends, key=lambda backend: backend.metadata.name):
+        wanted = one.spec.labels
+        if wanted and wanted.items() <= labels.items():
+            return one
+    return None
+
+
+def decide(view: Object, backends: Sequence[CacheBackend], options: Options) -> Decision:
+    """The answer for a Pod that is being created; `backends` are those of its namespace."""
+    metadata = view.get("metadata") or {}
+    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+    if opts_out(annotations.get(names.SKIP_INJECT)):
+        return _skipped(view)
+    backend = selected(backends, labels)
+    if backend is None:
+        return _unwired(view, "no-match", "")
+    after = copy.deepcopy(view)
+    try:
+        told = _wire(after, backend, options)
+    except Declined as why:
+        name = f"{backend.metadata.namespace}/{backend.metadata.name}"
+        return _unwired(view, why.check, f"not wired to CacheBackend {name}: {why}")
+    podedit.unannotate(after, names.INJECT_SKIPPED)
+    podedit.annotate(after, names.INJECTED_BY, f"{backend.metadata.namespace}/{backend.metadata.name}")
+    podedit.annotate(after, names.INJECTED_BY_UID, backend.metadata.uid)
+    return _between(view, after, "injected", warnings=tuple(told))
+
+
+def _wire(pod: Object, backend: CacheBackend, options: Options) -> list[str]:
+    """Edit the Pod; warnings for its author. Raises Declined."""
+    spec = backend.spec
+    engine = engine_of(pod, spec.runtime)
+    if not spec.offload:
+        return _events_only(pod, engine, backend, options)
+    pair, adapter = matrix.pair_of(spec), adapters.ADAPTERS.get((spec.runtime, spec.type))
+    if pair is None or adapter is None:
+        raise Declined("pair", f"there is no adapter for {spec.runtime} with {spec.type}")
+    if (spec.runtime, spec.type) == ("SGLang", "LMCache") and not options.native_sidecars:
+        raise Declined("cluster-version", "SGLang's LMCache worker needs native sidecars: Kubernetes 1.29 or newer")
+    remote = remote_of(backend)
+    if remote is not None and remote.binding not in pair.bindings:
+        raise Declined("binding", f"{pair} cannot use {spec.remote_storage.provider}" if spec.remote_storage else "")
+    before = copy.deepcopy(engine)
+    adapter(pod, engine, spec, remote)
+    if spec.wiring.engine_overrides is not None:
+        overrides.apply(before, engine, spec.wiring.engine_overrides, again=_marked(pod, backend))
+    if spec.runtime == "VLLM":
+        kernelcheck.apply(pod, engine, backend)
+    _subscribe(pod, spec, options, pair.scheme)
+    return _warnings(engine, spec, options)
+
+
+def _events_only(pod: Object, engine: Object, backend: CacheBackend, options: Options) -> list[str]:
+    """Only the subscriber. A Pod that gains none is not touched, so nothing claims that it was wired."""
+    podedit.remove(pod["spec"], "initContainers", names.KERNEL_CHECK_CONTAINER)
+    pair = matrix.pair_of(backend.spec)
+    if pair is None or not (_subscribe(pod, backend.spec, options, pair.scheme) or _subscribed(pod, backend, options)):
+        raise Declined(
+            "no-subscriber", "EventsOnly adds a subscriber: it has no image, no modelID, or stands there already"
+        )
+    return _warnings(engine, backend.spec, options)
+
+
+def _subscribe(pod: Object, spec: CacheBackendSpec, options: Options, scheme: str) -> bool:
+    made = sidecar.container(spec, image=options.subscriber_image, server=options.server, scheme=scheme)
+    if made is None or podedit.named(podedit.containers(pod), names.SUBSCRIBER) is not None:
+        return False
+    podedit.containers(pod).append(made)
+    return True
+
+
+def _subscribed(pod: Object, backend: CacheBackend, options: Options) -> bool:
+    """Whether the subscriber that stands there is ours, from an earlier call for the same Pod."""
+    there = podedit.named(podedit.containers(pod), names.SUBSCRIBER)
+    return there is not None and options.subscriber_image != "" and _marked(pod, backend)
+
+
+def _marked(pod: Object, backend: CacheBackend) -> bool:
+    annotations = pod.get("metadata", {}).get("annotations") or {}
+    return bool(backend.metadata.uid) and annotations.get(names.INJECTED_BY_UID) == backend.metadata.uid
+
+
+def _warnings(engine: Object, spec: CacheBackendSpec, options: Options) -> list[str]:
+    found = []
+    if options.subscriber_image and (silent := sidecar.hears_nothing(engine)):
+        found.append(silent)
+    if _behind_a_shell(engine):
+        found.append("the engine is started by a shell script: arguments that are added to it do not reach the engine")
+    return found
+
+
+def _behind_a_shell(engine: Object) -> bool:
+    """`sh -c "vllm serve …"`: what is appended becomes a parameter of the script."""
+    words = [*(engine.get("command") or [])]
+    return len(words) >= 2 and words[0].rsplit("/", 1)[-1] in ("sh", "bash", "dash", "ash") and words[1].endswith("c")
+
+
+def engine_of(pod: Object, runtime: str) -> Object:
+    """The container of the runtime's name, else the only one. Raises Declined."""
+    given = podedit.containers(pod)
+    name = adapters.ENGINES.get(runtime, "")
+    if (found := podedit.named(given, name)) is not None:
+        return found
+    others = [one for one in given if one.get("name") != names.SUBSCRIBER]
+    if len(others) != 1:
+        raise Declined("engine", f"which of {len(given)} containers is the engine? Name it {name}")
+    return others[0]
+
+
+def remote_of(backend: CacheBackend) -> Remote | None:
+    """The remote tier: what the spec says of External storage, what was observed of Managed. Raises Declined."""
+    given = backend.spec.remote_storage
+    if given is None:
+        return None
+    text = given.endpoint if given.ownership == "External" else backend.status.endpoint
+    if not text.strip():
+        raise Declined("endpoint", "its endpoint is not known yet; Pods that are created later will be wired")
+    if given.provider not in matrix.BINDINGS:
+        raise Declined("binding", f"there is no provider {given.provider}")
+    try:
+        address = endpoint.parse(given.provider, text)
+    except endpoint.EndpointError as error:
+        raise Declined("endpoint", f"its endpoint {text.strip()!r} cannot be used: {error}") from None
+    return Remote(matrix.BINDINGS[given.provider], address)
+
+
+def _skipped(view: Object) -> Decision:
+    after = copy.deepcopy(view)
+    podedit.unannotate(after, names.INJECTED_BY, names.INJECTED_BY_UID)
+    podedit.annotate(after, names.INJECT_SKIPPED, "skip-inject-annotation")
+    return _between(view, after, "skip-inject")
+
+
+def _unwired(view: Object, check: str, reason: str) -> Decision:
+    after = copy.deepcopy(view)
+    podedit.unannotate(after, *MARKS)
+    return _between(view, after, check, reason=reason, warnings=(reason,) if reason else ())
+
+
+def _between(before: Object, after: Object, check: str, reason: str = "", warnings: tuple[str, ...] = ()) -> Decision:
+    patch = tuple(patches.diff(before, after))
+    return Decision(
+        verdict="patched" if patch else "allowed", check=check, reason=reason, warnings=warnings, patch=patch
+    )
