@@ -102,8 +102,13 @@ def partial(raw: bytes, version: str) -> bytes:
     return b'{%s,"metadata":%s}' % (_kind(version, "PartialObjectMetadata"), bytes(_head(raw).metadata))
 
 
+def _named(resource: Resource) -> bool:
+    """Whether the type has a column for the name itself (Events show it last, and only when asked for more)."""
+    return any(column.name == "Name" for column in resource.columns)
+
+
 def columns(resource: Resource) -> list[Object]:
-    return [NAME] + [
+    return ([] if _named(resource) else [NAME]) + [
         {
             "name": column.name,
             "type": column.type,
@@ -116,9 +121,10 @@ def columns(resource: Resource) -> list[Object]:
 
 
 def cells(resource: Resource, obj: Object, now: float) -> list[Any]:
+    leading = [] if _named(resource) else [obj["metadata"].get("name") or ""]
     if not obj["metadata"].get("name"):
-        return ["", *(None for _ in resource.columns)]
-    return [obj["metadata"]["name"], *resource.rules.table(obj, now)]
+        return [*leading, *(None for _ in resource.columns)]
+    return [*leading, *resource.rules.table(obj, now)]
 
 
 def _opening(resource: Resource, output: Output, metadata: Object, *, headers: bool = True) -> bytes:
