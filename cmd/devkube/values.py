@@ -1,0 +1,76 @@
+"""JSON values as Python holds them: copies, equality, depth, and the words Go has for them. No rules of Kubernetes."""
+
+import json
+from json.encoder import encode_basestring
+from typing import Any
+
+from devkube.errors import bad_request
+
+# Upstream allows 10,000. Python's own stack ends at about a thousand calls, and real CRDs stay far below this.
+MAX_DEPTH = 200
+
+
+def clone(value: Any) -> Any:
+    """A copy that shares no dict and no list with the original."""
+    kind = value.__class__
+    if kind is dict:
+        return {key: clone(item) if item.__class__ in (dict, list) else item for key, item in value.items()}
+    if kind is list:
+        return [clone(item) if item.__class__ in (dict, list) else item for item in value]
+    return value
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality of JSON: in Python 1, 1.0 and True are equal, in JSON they are not."""
+    if one.__class__ is not other.__class__:
+        return False
+    if one.__class__ is dict:
+        return one.keys() == other.keys() and all(same(item, other[key]) for key, item in one.items())
+    if one.__class__ is list:
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+def check_depth(value: Any, what: str) -> None:
+    """400 for JSON nested deeper than MAX_DEPTH. `what` begins the message."""
+    layer, depth = [value], 0
+    while layer:
+        if depth > MAX_DEPTH:
+            raise bad_request(f"{what} is nested deeper than the {MAX_DEPTH} levels that devkube accepts")
+        layer = [
+            item
+            for one in layer
+            if one.__class__ in (dict, list)
+            for item in (one.values() if one.__class__ is dict else one)
+            if item.__class__ in (dict, list)
+        ]
+        depth += 1
+
+
+def compact(value: Any) -> str:
+    """JSON with sorted keys and no spaces, as Go writes it (it escapes HTML; whole floats are integers)."""
+    if value.__class__ is str:
+        text = encode_basestring(value)
+    elif value.__class__ is float and value.is_integer() and abs(value) < 1e21:
+        text = str(int(value))
+    else:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    if "<" in text or ">" in text or "&" in text or "\u2028" in text or "\u2029" in text:
+        for found in "<>&\u2028\u2029":
+            text = text.replace(found, f"\\u{ord(found):04x}")
+    return text
+
+
+def go_type(value: Any) -> str:
+    """How Go's JSON decoder names what it met."""
+    names = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+    return names.get(type(value), "null")
+
+
+def go_text(value: Any) -> str:
+    """Go's `%v`: `map[name:web ports:[80 443]]`."""
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{go_text(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(map(go_text, value)) + "]"
+    return "<nil>" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
