@@ -156,6 +156,7 @@ class EffectApplied(Event, frozen=True, kw_only=True):
     name: str
     uid: str = ""
     resource_version: str = ""  # after the write
+    generation: int = 0  # after the write; a later one means that somebody else changed the spec
     body: dict[str, Any] = {}
     desired: str  # SHA-256 of the canonical body
     position: str  # of the world that wanted it

@@ -180,5 +180,7 @@ def _applied(world: World, stored: store.Stored, effect: events.EffectApplied) -
     old = world.applied.get(key)
     if status is None and old is not None and old.uid == effect.uid:
         status = old.status
-    applied = Applied(stored.sequence, effect.verb, effect.desired, effect.resource_version, effect.uid, status)
+    applied = Applied(
+        stored.sequence, effect.verb, effect.desired, effect.resource_version, effect.uid, effect.generation, status
+    )
     return _set(world.applied, key, applied)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from crds import inferencecache
+from crds import cachebackend, core, inferencecache
 
 
 class Kind(NamedTuple):
@@ -20,6 +20,12 @@ class Kind(NamedTuple):
 KINDS: Final[dict[str, Kind]] = {
     inferencecache.CACHE_POLICIES: Kind(inferencecache.CachePolicy, 1),
     inferencecache.CACHE_TENANTS: Kind(inferencecache.CacheTenant, 1),
+    cachebackend.CACHE_BACKENDS: Kind(cachebackend.CacheBackend, 1),
+    core.PODS: Kind(core.Pod, 1),
+    core.SERVICES: Kind(core.Service, 1),
+    core.DEPLOYMENTS: Kind(core.Deployment, 1),
+    core.REPLICA_SETS: Kind(core.ReplicaSet, 1),
+    core.AUTOSCALERS: Kind(core.HorizontalPodAutoscaler, 1),
 }
 
 

@@ -44,6 +44,7 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
     desired: str
     resource_version: str
     uid: str
+    generation: int = 0
     status: Object | None = None
 
 
