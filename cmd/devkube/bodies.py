@@ -167,7 +167,7 @@ def _yaml(body: bytes) -> Any:
 
     Loader.add_constructor("tag:yaml.org,2002:map", mapping)
     try:
-        value = yaml.load(body, Loader)  # noqa: S506
+        value = yaml.load(body, Loader)
         return json.loads(json.dumps(value, allow_nan=False))  # only what JSON can say, and nothing shared
     except (yaml.YAMLError, TypeError) as error:
         raise ValueError(f"yaml: {' '.join(str(error).split())}") from None

@@ -9,12 +9,11 @@ Each part is an attribute; a test may replace one before it starts.
 """
 
 import secrets
-import shutil
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -60,7 +59,14 @@ class DevKube:
         self.objects = StoredObjects(self.store)
         self.admin_token = self.settings.admin_token or secrets.token_urlsafe(24)
         tokens = _tokens(self.settings.token_file)
-        self.authenticator = Authenticator(self.objects, Signer(), self.clock, self.admin_token, tokens=tokens)
+        self.authenticator = Authenticator(
+            self.objects,
+            Signer(),
+            self.clock,
+            self.admin_token,
+            tokens=tokens,
+            anonymous=self.settings.authorization == "RBAC",
+        )
         self.authorizer = Authorizer(self.objects, self.settings.authorization)
         self.admission = Chain(self.objects, self.catalog, Caller(self.settings.webhook_services))
         self.verbs.admission = self.admission
@@ -70,7 +76,7 @@ class DevKube:
         )
         self.registry = Registry(self.catalog)
         self.verbs.complete = self._complete
-        self.issued = certificates.issue(self.settings.names)
+        self.issued = certificates.issue((self.settings.listen, *self.settings.names))
         self.lifecycle = Lifecycle(self.verbs, self.registry, authority=self.issued.authority.decode())
         self.faults = Faults()
         self.frontend = Frontend(
@@ -83,44 +89,47 @@ class DevKube:
         )
         self.http = HttpServer(self.frontend)
         self.faults.cut_connections = self.http.cut
-        self._temporary = self.settings.directory is None
-        self.directory = self.settings.directory or Path()
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self.url = ""
         self.kubeconfig = self.ca_file = Path()
 
     # ------------------------------------------------------------------------------------- life
 
-    async def __aenter__(self) -> "DevKube":
-        if self._temporary:
-            self.directory = Path(tempfile.mkdtemp(prefix="devkube-"))
-        files = certificates.write(self.issued, self.directory)
-        self.ca_file = files.authority
-        self._seed()
-        self.lifecycle.start()
-        try:
-            port = await self.http.start(self.settings.listen, self.settings.port, tls(files))
-        except OSError:
-            await self._close()
-            raise
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.settings.listen, self.settings.listen)
-        self.url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-        content = kubeconfig.document(self.url, self.issued.authority, self.admin_token)
-        self.kubeconfig = self.directory / "kubeconfig"
-        for path in {self.kubeconfig, self.settings.kubeconfig or self.kubeconfig}:
-            kubeconfig.write(path, content)
+    async def __aenter__(self) -> Self:
+        await self.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.http.stop()
-        await self._close()
+        await self.stop()
 
-    async def _close(self) -> None:
+    async def start(self) -> None:
+        """Listening and with the kubeconfig written when it returns. OSError when the address is taken."""
+        directory = self.settings.directory
+        if directory is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="devkube-")
+            directory = Path(self._temporary.name)
+        try:
+            files = certificates.write(self.issued, directory)
+            self._seed()
+            self.lifecycle.start()
+            port = await self.http.start(self.settings.listen, self.settings.port, tls(files))
+            self.url = f"https://{reachable(self.settings.listen)}:{port}"
+            self.ca_file, self.kubeconfig = files.authority, directory / "kubeconfig"
+            content = kubeconfig.document(self.url, self.issued.authority, self.admin_token)
+            for path in filter(None, (self.kubeconfig, self.settings.kubeconfig)):
+                kubeconfig.write(path, content)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        await self.http.stop()
         await self.lifecycle.stop()
         await self.admission.close()
-        if self._temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     def _seed(self) -> None:
         """What a cluster begins with."""
@@ -243,6 +252,12 @@ class DevKube:
     def _complete(self, resource: Resource, obj: Object) -> None:
         if resource.key == CRDS:
             obj["status"] = self.registry.status(obj, self.clock.timestamp())
+
+
+def reachable(listen: str) -> str:
+    """The host of the URL: an address to bind to is not always one to go to."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(listen, listen)
+    return f"[{host}]" if ":" in host else host
 
 
 def _tokens(path: Path | None) -> Mapping[str, User]:
