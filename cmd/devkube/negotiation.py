@@ -2,13 +2,14 @@
 
 JSON is the only wire form for streams; a single answer may be YAML too. Clauses of Accept are tried in the client's
 order of preference; one that asks for what this server does not make is skipped, and 406 follows when none is left.
-Rules: apiserver's pkg/endpoints/handlers/negotiation. Protobuf is never spoken, neither way.
+Rules: apiserver's pkg/endpoints/handlers/negotiation. Protobuf is never written and hardly read (`protobuf`).
 """
 
 import functools
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from devkube import protobuf
 from devkube.errors import StatusError, bad_request, unsupported_media_type
 
 Form = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
@@ -22,7 +23,6 @@ FORMS: Final[dict[str, Form]] = {
 INCLUDES: Final[dict[str, Include]] = {"": "Metadata", "Metadata": "Metadata", "Object": "Object", "None": "None"}
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
-PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 # Patch types by content type, as `patch` knows them; the name in the 415 of upstream is the content type itself.
 PATCHES: Final = (
     "application/json-patch+json",
@@ -133,17 +133,16 @@ def include_object(value: str) -> Include:
     return INCLUDES[value]
 
 
-def check_body(content_type: str, body: bytes, *, verb: str) -> str:
-    """The media type of a body without its parameters; StatusError 415 for one that is not read here.
-
-    Typed `kubectl create` commands send protobuf and do not fall back, so their refusal says what to do instead.
-    """
+def body_of(content_type: str, body: bytes, *, verb: str) -> tuple[str, bytes]:
+    """The media type of a body without its parameters, and the body as JSON or YAML. StatusError 415 for what is not
+    read here; some questions that kubectl asks in protobuf only are."""
     media = content_type.partition(";")[0].strip().lower()
-    if media == PROTOBUF or body.startswith(b"k8s\x00"):
-        raise unsupported_media_type(
-            "this server reads JSON and YAML, no protobuf, which typed kubectl commands send: use "
-            "`kubectl create -f FILE` or `kubectl apply -f FILE` (`--dry-run=client -o yaml` writes the file)"
-        )
+    if media == protobuf.MEDIA or body.startswith(protobuf.MAGIC):
+        return JSON, protobuf.to_json(body)
+    return _media_of_body(media, verb), body
+
+
+def _media_of_body(media: str, verb: str) -> str:
     if verb == "patch":
         if media not in PATCHES:
             known = ", ".join(PATCHES)

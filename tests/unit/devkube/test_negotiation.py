@@ -83,7 +83,7 @@ def test_discovery_is_aggregated_when_asked_for_in_a_version_known_here(accept: 
     ],
 )
 def test_a_body_of_a_known_type_is_read(sent: str, verb: str, media: str) -> None:
-    assert negotiation.check_body(sent, b"{}", verb=verb) == media
+    assert negotiation.body_of(sent, b"{}", verb=verb) == (media, b"{}")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_body_of_a_known_type_is_read(sent: str, verb: str, media: str) -> Non
 )
 def test_a_body_of_an_unknown_type_is_a_415_that_names_the_known(sent: str, verb: str, told: str) -> None:
     with pytest.raises(StatusError) as caught:
-        negotiation.check_body(sent, b"{}", verb=verb)
+        negotiation.body_of(sent, b"{}", verb=verb)
     assert caught.value.code == 415
     assert told in caught.value.message
 
@@ -104,7 +104,7 @@ def test_a_body_of_an_unknown_type_is_a_415_that_names_the_known(sent: str, verb
 @pytest.mark.parametrize("sent", ["application/vnd.kubernetes.protobuf", "application/json"])
 def test_protobuf_is_refused_with_the_way_out(sent: str) -> None:
     with pytest.raises(StatusError, match="kubectl create -f FILE") as caught:
-        negotiation.check_body(sent, b"k8s\x00\n\x0b", verb="create")
+        negotiation.body_of(sent, b"k8s\x00\n\x0b", verb="create")
     assert (caught.value.code, caught.value.reason) == (415, "UnsupportedMediaType")
 
 
