@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from devkube import discovery, negotiation, protobuf, routes, tables
+from devkube import discovery, negotiation, routes, tables
 from devkube.clock import Clock
 from devkube.errors import StatusError, internal, method_not_allowed, no_such_path
 from devkube.kinds import Catalog
@@ -122,9 +122,7 @@ class Frontend:
         include = negotiation.include_object(call.query.get("includeObject", "")) if output.form else "Metadata"
         body = await call.read() if call.read is not None and route.verb not in ("get", "list", "watch") else b""
         media = JSON
-        if body.startswith(protobuf.MAGIC) and (asked := protobuf.review(body)) is not None:
-            body = msgspec.json.encode(asked)
-        elif body or route.verb in ("create", "update", "patch"):
+        if body or route.verb in ("create", "update", "patch"):
             media, body = negotiation.body_of(call.headers.get("content-type", ""), body, verb=route.verb)
         answer = await self._verbs.handle(
             Request(
