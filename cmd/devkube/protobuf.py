@@ -1,9 +1,9 @@
-"""The few bodies that are read from protobuf: what kubectl asks for itself and has no `-f FILE` for.
+"""The few protobuf bodies that are read after all: questions kubectl asks only so (`auth can-i`, `auth whoami`, `create
+token`, `drain`). Everything else in protobuf is refused, with the way out.
 
-`kubectl auth can-i`, `auth whoami` and `create token` send SelfSubjectAccessReview, SelfSubjectRulesReview,
-SelfSubjectReview and TokenRequest in protobuf only. Field numbers: generated.proto of authorization/v1 and
-authentication/v1; the envelope: apimachinery's runtime.Unknown behind four magic bytes. Everything else is refused
-with a 415 that tells the way out, and so is a field that is not known here: it might change the answer.
+Field numbers: generated.proto of authorization/v1, authentication/v1, policy/v1 and meta/v1. Go writes every field,
+also those that are empty, so what is empty is left out as its JSON would; a field that is not known here and says
+something is refused, never dropped. Statuses are the server's to fill and are not read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,119 +11,139 @@ from typing import Any, Final
 
 import msgspec
 
-from devkube.errors import unsupported_media_type
+from devkube.errors import StatusError, unsupported_media_type
 
-MEDIA: Final = "application/vnd.kubernetes.protobuf"
 MAGIC: Final = b"k8s\x00"
-_REFUSED: Final = (
-    "this server reads JSON and YAML, no protobuf, which typed kubectl commands send: use "
-    "`kubectl create -f FILE` or `kubectl apply -f FILE` (`--dry-run=client -o yaml` writes the file)"
-)
-# Field number -> name, and what it holds: str, list (of strings), int, bytes, or the fields of a message.
-Message = Mapping[int, tuple[str, Any]]
+MEDIA: Final = "application/vnd.kubernetes.protobuf"
+TEXT, TEXTS, NUMBER, IGNORED = "text", "texts", "number", "ignored"
+Message = Mapping[int, tuple[str, Any]]  # field number -> JSON name, and what it is: one of the above or a message
 
 
-def _strings(*names: str) -> Message:
-    return {number: (name, str) for number, name in enumerate(names, 1)}
+def _texts(*names: str) -> Message:
+    return {number: (name, TEXT) for number, name in enumerate(names, 1)}
 
 
-_SPECS: Final[Mapping[str, Message]] = {
-    "SelfSubjectAccessReview": {
-        1: ("resourceAttributes", _strings("namespace", "verb", "group", "version", "resource", "subresource", "name")),
-        2: ("nonResourceAttributes", _strings("path", "verb")),
-    },
-    "SelfSubjectRulesReview": {1: ("namespace", str)},
-    "SelfSubjectReview": {},
-    "TokenRequest": {
-        1: ("audiences", list),
-        3: ("boundObjectRef", _strings("kind", "apiVersion", "name", "uid")),
-        4: ("expirationSeconds", int),
-    },
+def _question(spec: Message) -> Message:
+    return {1: ("metadata", _META), 2: ("spec", spec), 3: ("status", IGNORED)}
+
+
+_META: Final[Message] = {**_texts("name", "generateName", "namespace"), 5: ("uid", TEXT), 6: ("resourceVersion", TEXT)}
+_RESOURCE: Final = _texts("namespace", "verb", "group", "version", "resource", "subresource", "name")
+_ACCESS: Final[Message] = {1: ("resourceAttributes", _RESOURCE), 2: ("nonResourceAttributes", _texts("path", "verb"))}
+_SUBJECT: Final[Message] = {**_ACCESS, 3: ("user", TEXT), 4: ("groups", TEXTS), 6: ("uid", TEXT)}
+_TOKEN: Final[Message] = {
+    1: ("audiences", TEXTS),
+    3: ("boundObjectRef", _texts("kind", "apiVersion", "name", "uid")),
+    4: ("expirationSeconds", NUMBER),
 }
-_META: Final[Message] = {1: ("name", str), 2: ("generateName", str), 3: ("namespace", str), 5: ("uid", str)}
-_ENVELOPE: Final[Message] = {1: ("type", _strings("apiVersion", "kind")), 2: ("raw", bytes)}
+_DELETE: Final[Message] = {
+    1: ("gracePeriodSeconds", NUMBER),
+    2: ("preconditions", _texts("uid", "resourceVersion")),
+    4: ("propagationPolicy", TEXT),
+    5: ("dryRun", TEXTS),
+}
+QUESTIONS: Final[Mapping[tuple[str, str], Message]] = {
+    ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): _question(_ACCESS),
+    ("authorization.k8s.io/v1", "SubjectAccessReview"): _question(_SUBJECT),
+    ("authorization.k8s.io/v1", "LocalSubjectAccessReview"): _question(_SUBJECT),
+    ("authorization.k8s.io/v1", "SelfSubjectRulesReview"): _question(_texts("namespace")),
+    ("authentication.k8s.io/v1", "SelfSubjectReview"): {1: ("metadata", _META), 2: ("status", IGNORED)},
+    ("authentication.k8s.io/v1", "TokenReview"): _question({1: ("token", TEXT), 2: ("audiences", TEXTS)}),
+    ("authentication.k8s.io/v1", "TokenRequest"): _question(_TOKEN),
+    ("policy/v1", "Eviction"): {1: ("metadata", _META), 2: ("deleteOptions", _DELETE)},
+}
 
 
-class _Unreadable(Exception):
-    """Damaged, or more than is known here."""
+class Unreadable(ValueError):
+    """Bytes that are no protobuf, or a field that is not known here."""
+
+
+def refused() -> StatusError:
+    return unsupported_media_type(
+        "this server reads JSON and YAML, no protobuf, which typed kubectl commands send: use "
+        "`kubectl create -f FILE` or `kubectl apply -f FILE` (`--dry-run=client -o yaml` writes the file)"
+    )
 
 
 def to_json(body: bytes) -> bytes:
-    """The object as JSON, without its status. StatusError 415 for everything but the questions above."""
+    """A question as JSON. StatusError 415 for everything else."""
     try:
         if not body.startswith(MAGIC):
-            raise _Unreadable
-        envelope = _read(body[len(MAGIC) :], _ENVELOPE)
-        kind = (envelope.get("type") or {}).get("kind", "")
-        if kind not in _SPECS:
-            raise _Unreadable
-        outer: Message = {1: ("metadata", _META), 2: ("spec", _SPECS[kind])}
-        if kind == "SelfSubjectReview":
-            outer = {1: ("metadata", _META)}
-        found = _read(_without_status(envelope.get("raw", b""), kind), outer)
-    except (IndexError, UnicodeDecodeError, _Unreadable):
-        raise unsupported_media_type(_REFUSED) from None
-    api = envelope["type"].get("apiVersion", "")
-    return msgspec.json.encode({"apiVersion": api, "kind": kind, "metadata": {}, **found})
+            raise Unreadable("no envelope")
+        # runtime.Unknown: 1 the type, 2 the object's bytes.
+        envelope = dict(_fields(body[len(MAGIC) :]))
+        named = _read(envelope.get(1, b""), _texts("apiVersion", "kind"))
+        message = QUESTIONS.get((named.get("apiVersion", ""), named.get("kind", "")))
+        if message is None:
+            raise Unreadable("another kind")
+        return msgspec.json.encode({**named, **_read(envelope.get(2, b""), message)})
+    except Unreadable:
+        raise refused() from None
 
 
-def _without_status(data: bytes, kind: str) -> bytes:
-    """A message without the field that only the server fills."""
-    status = 2 if kind == "SelfSubjectReview" else 3
-    return b"".join(raw for number, _, raw in _fields(data) if number != status)
-
-
-def _read(data: bytes, message: Message) -> dict[str, Any]:
-    """What is set in a message; Go writes empty strings too, they are left out."""
+def _read(raw: bytes | int, message: Message) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for number, value, _ in _fields(data):
+    if not isinstance(raw, bytes):
+        raise Unreadable("a number where a message should be")
+    for number, value in _fields(raw):
         if number not in message:
-            if message is _ENVELOPE or not value or (message is _META and number == 8):
-                continue  # nothing in it, or a creationTimestamp, which is never unset
-            raise _Unreadable
+            if value:  # more than Go's empty text, zero, or empty message (creationTimestamp)
+                raise Unreadable(f"field {number} is not known")
+            continue
         name, kind = message[number]
-        if isinstance(value, int) != (kind is int):
-            raise _Unreadable
-        if kind is int:
-            found[name] = value - (1 << 64) if value >= 1 << 63 else value
-        elif kind is str:
-            if value:
-                found[name] = value.decode()
-        elif kind is list:
-            found.setdefault(name, []).append(value.decode())
+        if kind == IGNORED:
+            continue
+        if kind == NUMBER:
+            if not isinstance(value, int):
+                raise Unreadable(f"{name} is no number")
+            found[name] = value - (1 << 64) if value >> 63 else value
+        elif kind == TEXTS:
+            found.setdefault(name, []).append(_text(value))
+        elif kind == TEXT:
+            if text := _text(value):
+                found[name] = text
         else:
-            found[name] = value if kind is bytes else _read(value, kind)
+            found[name] = _read(value, kind)
     return found
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, Any, bytes]]:
-    """Number, value (int or bytes) and the bytes of the whole field. IndexError where they end too early."""
+def _text(value: bytes | int) -> str:
+    if not isinstance(value, bytes):
+        raise Unreadable("a number where a text should be")
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise Unreadable("no UTF-8") from None
+
+
+def _fields(raw: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """Field numbers and values: bytes for what has a length, numbers for the rest."""
     at = 0
-    while at < len(data):
-        start = at
-        tag, at = _varint(data, at)
-        value: int | bytes
-        match tag & 7:
-            case 0:
-                value, at = _varint(data, at)
-            case 2:
-                size, at = _varint(data, at)
-                if at + size > len(data):
-                    raise IndexError
-                value, at = data[at : at + size], at + size
-            case _:
-                raise _Unreadable
-        yield tag >> 3, value, data[start:at]
+    while at < len(raw):
+        key, at = _varint(raw, at)
+        number, wire = key >> 3, key & 7
+        value: bytes | int
+        if wire == 0:
+            value, at = _varint(raw, at)
+        elif wire in (1, 2, 5):
+            size = {1: 8, 5: 4}.get(wire, 0)
+            if wire == 2:
+                size, at = _varint(raw, at)
+            value, at = raw[at : at + size], at + size
+            if at > len(raw):
+                raise Unreadable("it ends in the middle")
+        else:
+            raise Unreadable(f"wire type {wire}")
+        yield number, value
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        byte = data[at]
-        at += 1
+        if at >= len(raw) or shift > 63:
+            raise Unreadable("a number does not end")
+        byte = raw[at]
         value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
-        shift += 7
-        if shift > 63:
-            raise _Unreadable
