@@ -4,6 +4,7 @@
     foreground, orphan      dependents first, or set free; then the finalizer is taken off
     a namespace             gets ServiceAccount default and ConfigMap kube-root-ca.crt; when it ends, so does all in it
     a CRD                   is served from its first write on; when it ends, its objects end before it
+    a ClusterRole           whose aggregationRule selects others holds their rules
 
 It hears every write from the store and acts afterwards through the verbs, as a client would: what a finalizer or a
 webhook holds up is tried again.
@@ -14,6 +15,8 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
+from devkube.access import aggregation
+from devkube.access.rbac import CLUSTER_ROLES
 from devkube.deleting import CRD_CLEANUP, CRDS, FOREGROUND, ORPHAN
 from devkube.errors import StatusError
 from devkube.kinds import Catalog, Object, Resource
@@ -74,6 +77,8 @@ class Lifecycle:
                 self._do("end", after.uid)
         if after.key == CRDS:
             self._defined(change)
+        elif after.key == CLUSTER_ROLES:
+            self._do("gather", CLUSTER_ROLES)
         elif after.key == "namespaces":
             if change.type == "ADDED":
                 self._do("namespace", after.name)
@@ -134,6 +139,7 @@ class Lifecycle:
             "namespace": self._furnish,
             "empty": self._empty,
             "close": self._close,
+            "gather": self._gather,
         }
         while True:
             await self._work.wait()
@@ -269,6 +275,13 @@ class Lifecycle:
         finalizers = crd["metadata"].get("finalizers") or ()
         if own is not None and CRD_CLEANUP in finalizers:
             await self._patch(own, stored, {"finalizers": [one for one in finalizers if one != CRD_CLEANUP]})
+
+    async def _gather(self, key: str) -> None:
+        """Aggregated ClusterRoles hold the rules of those they select."""
+        resource = self._catalog.stored_as(key)
+        if resource is not None:
+            for role in aggregation.changes(map(load, self._store.select(key))):
+                await self._ask("update", resource, "", role["metadata"]["name"], role)
 
     async def _delete_all(self, resource: Resource, objects: Iterable[Stored]) -> bool:
         """Whether some are left."""

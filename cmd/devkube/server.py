@@ -229,9 +229,7 @@ class DevKube:
 
     def _authenticate(self, headers: Mapping[str, str]) -> User:
         user = self.authenticator.user(headers.get("authorization"))
-        if "impersonate-user" in headers or "impersonate-group" in headers:
-            user = impersonated(user, list(headers.items()), self.authorizer)
-        return user
+        return impersonated(user, headers.items(), self.authorizer)
 
     def _authorize(self, user: User, route: Route) -> None:
         if route.plural:

@@ -6,7 +6,9 @@ The verbs themselves are in `reading`, `writing`, `patching` and `deleting`; wha
 (TokenRequest, reviews, …) is put into `virtual`.
 """
 
-from devkube import bodies, deleting, patching, reading, writing
+from dataclasses import replace
+
+from devkube import bodies, deleting, kinds, patching, reading, writing
 from devkube.errors import method_not_allowed
 from devkube.kinds import Object
 from devkube.machinery import Machinery
@@ -67,8 +69,31 @@ class Verbs(Machinery):
     async def _elsewhere(self, other: Subresource, request: Request) -> Answer:
         """A body that is sent must be of the subresource's kind; a version it need not have."""
         obj: Object = {}
+        sub = request.resource.subresources.get(request.subresource)
         if request.body.strip():
-            sub = request.resource.subresources.get(request.subresource)
             kind = sub.kind if sub else request.resource.kind
             obj, _ = bodies.decode_object(request.body, request.content_type, request.resource, kind=kind)
-        return await other(request, obj)
+        attributes = self._created(request, obj, sub)
+        obj = await self.admission.mutate(attributes)
+        await self.admission.validate(attributes)
+        answer = await other(request, obj)
+        return replace(answer, warnings=(*attributes.warnings, *answer.warnings))
+
+    @staticmethod
+    def _created(request: Request, obj: Object, sub: kinds.Subresource | None) -> Attributes:
+        """What webhooks are told of an eviction, a token or a review."""
+        resource, kind = request.resource, None
+        if sub is not None:
+            kind = (sub.group, sub.version, sub.kind) if sub.version else (resource.group, resource.version, sub.kind)
+        return Attributes(
+            operation="CREATE",
+            resource=resource,
+            namespace=request.namespace,
+            name=request.name or (obj.get("metadata") or {}).get("name") or "",
+            object=obj,
+            old=None,
+            user=request.user,
+            subresource=request.subresource,
+            dry_run="All" in request.query.get("dryRun", ""),
+            kind=kind,
+        )

@@ -96,6 +96,9 @@ class Write:
     def attributes(self, new: Object, old: Object | None) -> Attributes:
         request = self.request
         kind = "CreateOptions" if old is None else "UpdateOptions"
+        scaled = request.subresource == "scale" and old is not None
+        if scaled and old is not None:
+            new, old = scale.of(new, self.resource), scale.of(old, self.resource)
         return Attributes(
             operation="CREATE" if old is None else "UPDATE",
             resource=self.resource,
@@ -107,27 +110,28 @@ class Write:
             subresource=request.subresource,
             dry_run=self.options.dry_run,
             options=self.options.options(kind),
+            kind=scale.KIND if scaled else None,
             warnings=self.warnings,
         )
 
     async def admitted(self, new: Object, old: Object | None) -> Object:
-        """After guards and mutating webhooks: another object when they changed it, decoded and defaulted again."""
-        self.m.guard(self.resource, new, old, self.request.user, self.request.namespace)
-        if self.request.subresource == "scale":
-            return new  # validating webhooks see the Scale; a mutating one could only change the number back
-        found = await self.m.admission.mutate(self.attributes(new, old))
+        """After mutating webhooks and guards: another object when they changed it, decoded and defaulted again."""
+        attributes = self.attributes(new, old)
+        sent = attributes.object
+        found = await self.m.admission.mutate(attributes)
+        if attributes.kind is not None:
+            if found is not sent:
+                scale.write(new, found, self.resource)
+            return new
         if found is not new:
             self.resource.rules.decode(found, validation="Ignore")
             self.resource.rules.default(found)
             dedup_owners(found, self.warnings, " after mutating admission happens")
+        self.m.guard(self.resource, found, old, self.request.user, self.request.namespace)
         return found
 
     async def allowed(self, new: Object, old: Object | None) -> None:
-        attributes = self.attributes(new, old)
-        if self.request.subresource == "scale" and old is not None:
-            attributes.kind = scale.KIND
-            attributes.object, attributes.old = scale.of(new, self.resource), scale.of(old, self.resource)
-        await self.m.admission.validate(attributes)
+        await self.m.admission.validate(self.attributes(new, old))
 
     def refuse(self, name: str, causes: Sequence[Cause]) -> None:
         if causes:

@@ -143,7 +143,7 @@ class Authenticator:
 _INVALIDATED = "service account token has been invalidated"
 
 
-def impersonated(user: User, headers: Sequence[tuple[str, str]], authorizer: Authorizer) -> User:
+def impersonated(user: User, headers: Iterable[tuple[str, str]], authorizer: Authorizer) -> User:
     """Who asks, after the Impersonate-* headers (`kubectl --as`). StatusError 403 when not allowed, 400 without."""
     asked = [(name.lower(), value) for name, value in headers if name.lower().startswith("impersonate-")]
     if not asked:

@@ -48,11 +48,13 @@ def about(attributes: Attributes, resource: Resource) -> Object:
     options: Object | None = None
     if attributes.operation in _OPTIONS:
         options = {"kind": _OPTIONS[attributes.operation], "apiVersion": "meta.k8s.io/v1", **attributes.options}
+    # A Namespace is told to be in itself, as upstream does.
+    namespace = attributes.namespace or (attributes.name if own.key == "namespaces" else "")
     optional = {
         "subResource": attributes.subresource,
         "requestSubResource": attributes.subresource,
         "name": attributes.name,
-        "namespace": attributes.namespace,
+        "namespace": namespace,
     }
     return {
         "kind": _kind(attributes, resource),
