@@ -33,16 +33,30 @@ def run(root: Root, op: Op) -> int:
         case "replace":
             _replace(root, op)
         case "move":
-            source = _place(root, op, "from", "from path")
+            source = _place(root, op, "from", "doc is missing from path")
             value = _take(source, f"error in move for path: '{source[1]}'")
-            _put(_place(root, op, "path", "destination path"), value, f"error in move for path: '{op['path']}'")
+            _put(
+                _place(root, op, "path", "doc is missing destination path"),
+                value,
+                f"error in move for path: '{op['path']}'",
+            )
         case "copy":
-            value = _get(_place(root, op, "from", "from path"), f"error in copy for from: '{op['from']}'")
-            _put(_place(root, op, "path", "destination path"), clone(value), "error while adding value during copy")
+            value = _get(
+                _place(root, op, "from", "doc is missing from path"), f"error in copy for from: '{op['from']}'"
+            )
+            _put(
+                _place(root, op, "path", "doc is missing destination path"),
+                clone(value),
+                "error while adding value during copy",
+            )
             return len(compact(value))
         case "test":
             whole = op.get("path") == ""
-            value = root[0] if whole else _get(_place(root, op), f"error in test for path: '{op['path']}'")
+            value = (
+                root[0]
+                if whole
+                else _get(_place(root, op, missing="is missing path"), f"error in test for path: '{op['path']}'")
+            )
             if not same(value, op.get("value")):
                 raise Fails(f"testing value {op['path']} failed: test failed")
         case other:
@@ -53,7 +67,7 @@ def run(root: Root, op: Op) -> int:
 Place = tuple[Any, str]  # a container and the key or index in it, as the pointer writes it
 
 
-def _place(root: Root, op: Op, field: str = "path", missing: str = "path") -> Place:
+def _place(root: Root, op: Op, field: str = "path", missing: str = "doc is missing path") -> Place:
     pointer = op.get(field)
     if pointer is None:
         comma = "," if field == "from" else ""
@@ -67,7 +81,8 @@ def _place(root: Root, op: Op, field: str = "path", missing: str = "path") -> Pl
         except Fails:
             here = None
     if not isinstance(here, dict | list):
-        raise Fails(f'{op["op"]} operation does not apply: doc is missing {missing}: "{pointer}": missing value')
+        shown = f'"{pointer}"' if op["op"] in ("add", "remove") else pointer
+        raise Fails(f"{op['op']} operation does not apply: {missing}: {shown}: missing value")
     return here, tokens[-1]
 
 

@@ -101,7 +101,7 @@ def _ordered_lists(original: Object, patch: Object, schema: Schema | None) -> No
         elif live is None:
             merged = _without_directives(wanted)
         else:
-            merged = _list(list(live), wanted, field, False)
+            merged = _list(live, wanted, field, False)
         original[name] = _arranged(merged, order, live or [], key)
         patch.pop(name, None)
 
@@ -110,13 +110,16 @@ def _check_order(wanted: list[Any], order: list[Any], key: Key) -> None:
     """The patch's items must be in the order list, in the same relative order; deletions need not."""
     if not order or not wanted:
         return
-    rest = iter([_identity(_merge_value(item, key)) for item in order])
-    for item in wanted:
-        if isinstance(item, dict) and _PATCH in item:
-            continue
-        if _identity(_merge_value(item, key)) not in rest:  # consumes what stands before it
-            told = f"The order in patch list:\n{go_text(wanted)}\n doesn't match $setElementOrder list:\n"
-            raise bad_request(f"{told}{go_text(order)}\n")
+    items = [item for item in wanted if not (key and isinstance(item, dict) and item.get(_PATCH) == "delete")]
+    at = 0
+    for one in order:
+        while at < len(items) and isinstance(items[at], dict) and _PATCH in items[at]:
+            at += 1
+        if at < len(items) and _identity(_merge_value(items[at], key)) == _identity(_merge_value(one, key)):
+            at += 1
+    if at < len(items):
+        told = f"The order in patch list:\n{go_text(wanted)}\n doesn't match $setElementOrder list:\n"
+        raise bad_request(f"{told}{go_text(order)}\n")
 
 
 def _list(live: list[Any], wanted: list[Any], field: Schema, deleting: bool) -> list[Any]:
@@ -133,10 +136,10 @@ def _list(live: list[Any], wanted: list[Any], field: Schema, deleting: bool) -> 
     key = field.patch_merge_key
     if not key:
         raise bad_request("cannot merge lists without merge key for struct")
-    live, wanted = _special_items(live, wanted, key)
-    merged = list(live)
+    kept, wanted = _special_items(live, wanted, key)
+    merged = list(kept)
     places: dict[Identity, int] = {}
-    for at, item in enumerate(live):
+    for at, item in enumerate(kept):
         if key in item:
             places.setdefault(_identity(item[key]), at)
     for item in wanted:
@@ -145,11 +148,13 @@ def _list(live: list[Any], wanted: list[Any], field: Schema, deleting: bool) -> 
             merged.append(item)
         else:
             merged[at] = _map(merged[at], item, field.items)
-    return _arranged(merged, wanted, live, key)
+    # Go's slices: what is appended goes where deleted items were, and so takes part in the order of `live` later.
+    live[:] = merged[: len(live)]
+    return _arranged(merged, wanted, kept, key)
 
 
 def _special_items(live: list[Any], wanted: list[Any], key: str) -> tuple[list[Any], list[Any]]:
-    """Carry out the items with a `$patch`; what stays of the live list and of the patch."""
+    """Carry out the items with a `$patch`; what stays of the live list, and what of the patch is to be merged in."""
     plain, gone, replace = [], set(), False
     for item in wanted:
         match item.get(_PATCH, _GONE):
@@ -164,7 +169,7 @@ def _special_items(live: list[Any], wanted: list[Any], key: str) -> tuple[list[A
             case directive:
                 raise _unknown_directive(directive, item)
     if replace:
-        return [], plain
+        return plain, []
     return [item for item in live if key not in item or _identity(item[key]) not in gone], plain
 
 
