@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from devkube.admission import conditions
 from devkube.builtin import names
 from devkube.builtin.causes import (
     duplicate,
@@ -152,6 +153,7 @@ def role_binding(new: Object, old: Object | None, subresource: str) -> Iterator[
 
 def webhooks(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     seen: set[str] = set()
+    known = [one for hook in (old or {}).get("webhooks") or () for one in hook.get("matchConditions") or ()]
     for index, hook in enumerate(new.get("webhooks") or ()):
         at, name = f"webhooks[{index}]", hook.get("name") or ""
         if wrong := names.dns_subdomain(name) if name else ():
@@ -180,6 +182,8 @@ def webhooks(new: Object, old: Object | None, subresource: str) -> Iterator[Caus
             if condition.get("name") in named:
                 yield duplicate(here, condition["name"])
             named.add(condition.get("name") or "")
+        if hook.get("matchConditions"):
+            yield from conditions.problems(hook["matchConditions"], f"{at}.matchConditions", known)
 
 
 def _rule(rule: Mapping[str, Any], at: str) -> Iterator[Cause]:

@@ -5,7 +5,7 @@ The library is loaded by the first CRD that has rules (about 0.1 s), never by a 
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from typing import Any, Final
@@ -95,7 +95,8 @@ def _called(implementation: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cache
-def _evaluator() -> Any:
+def _implementations() -> list[Any]:
+    """Functions as the evaluator calls them."""
     from cel_expr_python import cel
 
     overloads: dict[str, list[Any]] = {}
@@ -104,16 +105,59 @@ def _evaluator() -> Any:
         known = overloads.setdefault(f.name, [])
         name = f"run_{f.name}_{len(known)}"
         known.append(cel.Overload(name, cel.Type.DYN, kinds, is_member=f.member, impl=_called(f.implementation)))
+    return _declared(overloads)
+
+
+@cache
+def _evaluator() -> Any:
+    from cel_expr_python import cel
+
     dynamic = cel.Type.DYN
     return cel.NewEnv(
         variables={"self": dynamic, "oldSelf": dynamic, "__old": cel.Type.LIST},
-        extensions=_extensions(_declared(overloads)),
+        extensions=_extensions(_implementations()),
     )
+
+
+def holds(compiled: Any, values: Mapping[str, Any]) -> bool:
+    """Failed when there is no result, or none that is true or false."""
+    try:
+        result = compiled.eval(data=dict(values))
+    except RuntimeError as error:
+        raise Failed(_words(str(error))) from None
+    if result.type().name() not in ("BOOL", "bool"):
+        raise Failed(_words(str(result.value())))
+    return bool(result.value())
 
 
 def uses_old(text: str) -> bool:
     """Whether an expression names the variable oldSelf."""
     return "oldSelf" in text and re.search(r"(?<![\w.])oldSelf\b", _NO_CODE.sub(" ", text)) is not None
+
+
+class Conditions:
+    """Booleans over named values, as webhooks' matchConditions are. `seen` are the values' types."""
+
+    def __init__(self, seen: Mapping[str, Type]) -> None:
+        from cel_expr_python import cel
+
+        types = Checkable(Type("object", fields=seen))
+        variables = {name: types.cel(one) for name, one in seen.items()}
+        self._checker = cel.NewEnv(
+            descriptor_pool=types.pool, variables=variables, extensions=_extensions(_signatures())
+        )
+        dynamic = dict.fromkeys(seen, cel.Type.DYN)
+        self._evaluator = cel.NewEnv(variables=dynamic, extensions=_extensions(_implementations()))
+
+    def compiled(self, text: str) -> Any:
+        """Refused when it is no boolean."""
+        try:
+            found = self._checker.compile(text).return_type().name().lower()
+        except RuntimeError as error:
+            raise Refused(f"compilation failed: {_told(str(error), text, 0)}") from None
+        if found != "bool":
+            raise Refused(f"must evaluate to bool but got {found}")
+        return self._evaluator.compile(text, disable_check=True)
 
 
 class Scope:
