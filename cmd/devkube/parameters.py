@@ -208,7 +208,8 @@ def read(query: Mapping[str, str], resource: Resource, *, name: str = "", watch:
     causes = _watched(match, token, initial) if watch else _listed(match, version, token, initial)
     if causes:
         raise _options("ListOptions", causes)
-    fields = selectors.parse_fields(query.get("fieldSelector", ""), selectors.supported(resource))
+    own = resource.custom or resource.key in selectors.FIELDS
+    fields = selectors.parse_fields(query.get("fieldSelector", ""), selectors.supported(resource), own=own)
     if name:
         if fields.terms and fields.name != name:
             raise bad_request("fieldSelector metadata.name doesn't match requested name")

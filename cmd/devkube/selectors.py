@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal
 
-from devkube.errors import StatusError, bad_request
+from devkube.errors import bad_request
 from devkube.kinds import Object, Resource
 
 Matcher = Callable[[Mapping[str, str]], bool]
@@ -340,7 +340,9 @@ class Fields:
         return True
 
 
-def parse_fields(text: str, fields: Iterable[str]) -> Fields:
+def parse_fields(text: str, fields: Iterable[str], *, own: bool = True) -> Fields:
+    """`own`: the kind has fields of its own; of others upstream tells which two there are."""
+    fields = tuple(fields)
     allowed, terms = frozenset(fields), []
     for term in re.findall(r"(?:[^,\\]|\\.|\\$)+", text, re.DOTALL):
         match = re.fullmatch(r"((?:[^=!\\]|!(?!=))*?)(!=|==|=)(.*)", term, re.DOTALL)
@@ -351,13 +353,12 @@ def parse_fields(text: str, fields: Iterable[str]) -> Fields:
             if key == alias or key.startswith(alias + "."):
                 key = real + key[len(alias) :]
         if key not in allowed:
-            raise _unsupported(match[1])
+            if own:
+                raise bad_request(f"field label not supported: {match[1]}")
+            known = '"metadata.name", "metadata.namespace"'
+            raise bad_request(f'"{match[1]}" is not a known field selector: only {known}')
         terms.append(Requirement(key, "!=" if operator == "!=" else "=", frozenset([value])))
     return Fields(tuple(terms))
-
-
-def _unsupported(key: str) -> StatusError:
-    return bad_request(f"field label not supported: {key}")
 
 
 def _unescaped(value: str) -> str:

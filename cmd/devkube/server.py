@@ -27,7 +27,6 @@ from devkube.access.rules import Question
 from devkube.access.signing import Signer
 from devkube.admission.call import Caller
 from devkube.admission.chain import Chain
-from devkube.builtin.catalog import builtin_resources
 from devkube.clock import Clock
 from devkube.custom.registry import Registry
 from devkube.deleting import CRDS
@@ -51,7 +50,7 @@ class DevKube:
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
         self.clock = Clock()
-        self.catalog = Catalog(builtin_resources())
+        self.catalog = Catalog(wiring.builtins())
         self.store = Store(self._selectable, limit=self.settings.history)
         self._by_key: tuple[int, dict[str, Resource]] = (-1, {})
         self.verbs = Verbs(self.store, self.catalog, self.clock)
@@ -139,6 +138,7 @@ class DevKube:
             self._plant({**obj, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}})
         for obj in (*defaults.cluster_roles(), *defaults.cluster_role_bindings()):
             self._plant(obj)
+        self.store.compact()  # nobody has seen the making of these
 
     def _plant(self, obj: Object) -> None:
         resource = self.catalog.of_kind(obj["apiVersion"], obj["kind"])

@@ -1,17 +1,22 @@
-"""Subresources and kinds that are not stored: who answers them. Small adapters between the verbs and their modules."""
+"""Small adapters between modules: who answers what is not stored, and the rules of CRDs themselves."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from devkube.access import reviews, tokens
 from devkube.access.authn import Authenticator
 from devkube.access.objects import Objects
 from devkube.access.rbac import Authorizer
+from devkube.builtin.catalog import builtin_resources
 from devkube.clock import Clock
-from devkube.deleting import delete
+from devkube.custom import definition
+from devkube.deleting import CRDS, delete
 from devkube.errors import Cause, bad_request, conflict, invalid
-from devkube.kinds import Object
+from devkube.kinds import FieldValidation, Object, Resource, Rules
 from devkube.machinery import Machinery
 from devkube.requests import Answer, Request, Subresource
+from devkube.schema import Schema
 from devkube.store import encode
 
 Made = Callable[[Request, Object], Object]
@@ -104,3 +109,37 @@ class _Binding:
         conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": m.clock.timestamp()})
         m.store.replace(resource.key, pod, stored.version)
         return Answer(201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+
+
+@dataclass(frozen=True)
+class _DefinitionRules:
+    """The rules of the CRD kind: the schema's, then `custom.definition`'s."""
+
+    base: Rules
+
+    @property
+    def schema(self) -> Schema:
+        return self.base.schema
+
+    def decode(self, obj: Object, *, validation: FieldValidation) -> list[str]:
+        return self.base.decode(obj, validation=validation) + definition.warnings(obj)
+
+    def default(self, obj: Object) -> None:
+        self.base.default(obj)
+        definition.default(obj)
+
+    def prepare(self, new: Object, old: Object | None, subresource: str) -> None:
+        self.base.prepare(new, old, subresource)
+        definition.prepare(new, old, subresource)
+
+    def validate(self, new: Object, old: Object | None, subresource: str) -> list[Cause]:
+        # What the schema does not let through, the definition's rules could not walk.
+        return self.base.validate(new, old, subresource) or definition.validate(new, old, subresource)
+
+    def table(self, obj: Object, now: float) -> list[Any]:
+        return self.base.table(obj, now)
+
+
+def builtins() -> list[Resource]:
+    """The built-in resources, CRDs with the rules of their own."""
+    return [replace(one, rules=_DefinitionRules(one.rules)) if one.key == CRDS else one for one in builtin_resources()]

@@ -67,20 +67,18 @@ class Write:
         """Prune what the type does not know, in place, and say so as the client wants it said."""
         strict = self.options.validation == "Strict"
         told = self.resource.rules.decode(obj, validation="Warn" if strict else self.options.validation)
-        if self.options.validation == "Ignore":
+        if self.options.validation != "Ignore":
+            told = [*repeated, *told]
+        faults = [one for one in told if one.startswith(("unknown field", "duplicate field"))] if strict else []
+        self.warnings += [one for one in told if one not in faults]
+        if not faults:
             return
-        told = [*repeated, *told]
-        if not strict:
-            self.warnings += told
-        elif told:
-            why = f"strict decoding error: {', '.join(told)}"
-            if patch:
-                text = encode(obj).decode()
-                raise invalid(
-                    About("", "", ""), [Cause("FieldValueInvalid", f'Invalid value: "{text}": {why}', "patch")]
-                )
-            kind, version = self.resource.kind, self.resource.version
-            raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+        why = f"strict decoding error: {', '.join(faults)}"
+        if patch:
+            text = encode(obj).decode()
+            raise invalid(About("", "", ""), [Cause("FieldValueInvalid", f'Invalid value: "{text}": {why}', "patch")])
+        kind, version = self.resource.kind, self.resource.version
+        raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
     def track(self, new: Object, old: Object | None) -> None:
         apply.track_update(

@@ -67,6 +67,7 @@ def _resource(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Resource:
         list_kind=called.get("listKind") or f"{called['kind']}List",
         custom=True,
         scale_paths=paths or Resource.scale_paths,
+        selectable=tuple(one["jsonPath"].lstrip(".") for one in version.get("selectableFields") or ()),
     )
 
 
