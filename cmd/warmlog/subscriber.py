@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 import structlog
+import uvloop
 
 from eventstore import addresses, store, subjects
 from eventstore.jetstream import bus, kvlog
@@ -71,8 +72,14 @@ FLAGS: Final = (
     flags.Flag("pod-uid", "uid of the Pod; a random one when empty"),
     flags.Flag(
         "window",
-        "taken for the reference's sake: changes go at once, or with the next ack while a message is in flight",
+        "taken for the reference's sake; --message-gap is what counts",
         "100ms",
+        flags.duration,
+    ),
+    flags.Flag(
+        "message-gap",
+        "least time between two messages of changes; after a quiet time a change goes at once",
+        f"{session.GAP * 1000:g}ms",
         flags.duration,
     ),
     flags.Flag(
@@ -166,7 +173,9 @@ class Wiring:
     def open_rank(self, number: int, kept: table.Table | None = None) -> consumer.Rank:
         who, late = self.identity(number), LateSink()
         held = table.Table(self.options) if kept is None else kept
-        spoken = replica.Replica(who, held, late, boot=f"{self.boot}-{number}", clock=time.monotonic)
+        spoken = replica.Replica(
+            who, held, late, boot=f"{self.boot}-{number}", clock=time.monotonic, gap=self.values["message-gap"]
+        )
         self.replicas.append(spoken)
         self.sinks.append((who, late))
         self.connect_sink(who, late)
@@ -349,6 +358,6 @@ def run(values: flags.Values, arguments: argparse.Namespace) -> int:
     logs.configure(role="subscriber", form=values["log-format"], level=values["log-level"])
     check_names(values)
     try:
-        return asyncio.run(listen_and_tell(values))
+        return uvloop.run(listen_and_tell(values))
     except endpoints.EndpointError as error:
         raise flags.UsageError(str(error)) from error

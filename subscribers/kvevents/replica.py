@@ -35,8 +35,16 @@ class Replica:
     """`boot` names this process's sessions apart from those of any other; it must be unique, not secret."""
 
     def __init__(
-        self, identity: session.Identity, table: Table, sink: Sink, *, boot: str, clock: Callable[[], float]
+        self,
+        identity: session.Identity,
+        table: Table,
+        sink: Sink,
+        *,
+        boot: str,
+        clock: Callable[[], float],
+        gap: float = session.GAP,
     ) -> None:
+        self._gap = gap
         self.identity, self.table = identity, table
         self.coverage: kvwire.Coverage = "partial"
         self.stats: kvwire.Stats | None = None
@@ -122,7 +130,7 @@ class Replica:
     def _next_session(self) -> session.Session:
         self._lives += 1
         name = f"{self._boot}-{self._lives}"
-        plan = session.Plan(self.identity, name, self.table, self._clock(), reason=self._reason)
+        plan = session.Plan(self.identity, name, self.table, self._clock(), reason=self._reason, gap=self._gap)
         plan.coverage, plan.stats = self.coverage, self.stats
         log.info(
             "a session begins",

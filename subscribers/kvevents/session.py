@@ -4,17 +4,20 @@ At most one message is unacknowledged. While it is, changes collapse in the tabl
 pending changes are dropped and a keyframe follows, so an outage of any length costs bounded memory and never a wrong
 key. A message without an ack is sent again with the same n: a reader ignores what it has seen.
 
+Between two messages of changes lies a gap, in which changes gather too: a message costs nats-server and each server the
+same whatever is in it. A change after a quiet time goes at once, and so do many changes, and all that is no change.
+
 `Plan` decides what is said next and is pure; `Session` says it. Not here: where the table's changes come from
 (consumer), how bytes reach the log (sink).
 
     what comes first     because
     begin of a keyframe  a reader that lost the thread credits nothing until one is complete
     heartbeat            it is due: 5 s have passed since the last one, or the coverage changed
-    changes              a removal must be seen soon
+    changes              a removal must be seen soon; unless the last ones went less than a gap ago
     a chunk, or the end  built in the same instant in which the pending changes were taken, so that what it shows
                          is what a reader knows after those changes; a busy engine cannot starve it
 
-Rules: design.md section 3; docs/design/0001-kv-wire.md.
+Rules: design.md section 3; docs/design/0001-kv-wire.md, 0002-message-gap.md.
 """
 
 import asyncio
@@ -36,6 +39,8 @@ BEAT_SECONDS: Final = 5.0
 INTERVAL_RATIO: Final = 20
 INTERVAL_AT_LEAST: Final = 30.0  # seconds
 INTERVAL_AT_MOST: Final = 3600.0  # seconds; a quiet replica stays readable inside the stream's retention
+GAP: Final = 0.01  # seconds between two messages of changes; docs/design/0002-message-gap.md
+ENOUGH: Final = 1024  # changes that wait for no gap: a larger message would cost hardly less a change
 TELL_AFTER: Final = 1.0  # seconds; a log that is still being connected to is no news
 LONGEST_PAUSE: Final = 1.0  # seconds between two tries while the log does not answer: how late its return is noticed
 
@@ -81,8 +86,12 @@ Body = Callable[[int, int], kvwire.AnyMessage]  # (n, rank) -> message
 class Plan:
     """What one session says next. Pure: time is given (seconds, any monotonic origin)."""
 
-    def __init__(self, identity: Identity, session: str, table: Table, now: float, *, reason: str = "start") -> None:
+    def __init__(
+        self, identity: Identity, session: str, table: Table, now: float, *, reason: str = "start", gap: float = GAP
+    ) -> None:
         self.identity, self.session, self.table = identity, session, table
+        self._gap = gap
+        self._hold_until = now
         self.coverage: kvwire.Coverage = "complete"
         self.frame = -1
         self.rank = 0
@@ -119,7 +128,11 @@ class Plan:
         return first
 
     def idle_until(self) -> float:
-        return self._beat_at
+        return min(self._beat_at, self._hold_until) if self.table.pending else self._beat_at
+
+    def pressing(self) -> bool:
+        """Whether what is to be said next waits for no gap."""
+        return self._wanted is not None or self._beat_now or self.table.pending >= ENOUGH
 
     def next(self, now: float) -> Body | None:
         """The next thing to say, or None when there is nothing until `idle_until` or a change."""
@@ -131,9 +144,10 @@ class Plan:
             return self._begin(now, self._wanted)
         if self._beat_now or now >= self._beat_at:
             return self._beat(now)
-        changes = self._ops() if self.table.pending else None
         if self._chunks is None:
-            return changes
+            waiting = self.table.pending
+            return self._ops(now) if waiting >= ENOUGH or (waiting and now >= self._hold_until) else None
+        changes = self._ops(now) if self.table.pending else None
         part = self._chunk()
         if changes is None:
             return part
@@ -157,7 +171,8 @@ class Plan:
             kvwire.VERSION, who.uid, self.session, n, frame, rank, who.model, who.scheme, coverage, reason, who.settings
         )
 
-    def _ops(self) -> Body:
+    def _ops(self, now: float) -> Body:
+        self._hold_until = now + self._gap
         groups = self.table.take(kvwire.MAX_KEYS)
         self._changed += sum(len(group.tiers) for group in groups)
         return lambda n, rank: kvwire.Ops(kvwire.VERSION, self.identity.uid, self.session, n, groups)
@@ -195,6 +210,7 @@ class Session:
         self.plan, self._sink, self._clock = plan, sink, clock
         self._n = 0
         self._wake = asyncio.Event()
+        self._holding = False  # changes wait for the end of a gap: more of them are no reason to wake up
         self._fenced: str | None = None
         self.away_since: float | None = None  # since when the log does not answer
         self._told_away = False
@@ -204,7 +220,8 @@ class Session:
     def changed(self) -> None:
         if self.plan.overflow():
             log.warning("too many changes wait for the log, a keyframe will replace them", **self._who())
-        self._wake.set()
+        if not self._holding or self.plan.pressing():
+            self._wake.set()
 
     def hear(self, order: kvwire.Control) -> None:
         """An order from a server; those for other sessions are ignored."""
@@ -223,11 +240,13 @@ class Session:
             self._wake.clear()
             body = self._inflight or self.plan.next(self._clock())
             if body is None:
-                self._idle.set()
+                self._holding = self.plan.table.pending > 0
+                (self._idle.clear if self._holding else self._idle.set)()
                 # Not wait_for: before Python 3.12 it swallows a cancellation that comes together with a wake-up.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(max(0.001, self.plan.idle_until() - self._clock())):
                         await self._wake.wait()
+                self._holding = False
                 continue
             self._idle.clear()
             await self._say(body)
@@ -275,7 +294,7 @@ class Session:
         if self._inflight is not None:
             await self._say(self._inflight)
         while self._n and self.plan.table.pending:
-            await self._say(self.plan._ops())
+            await self._say(self.plan._ops(self._clock()))
         if self._n:
             await self._say(self.plan.bye(reason))
 

@@ -306,3 +306,137 @@ async def test_keyframes_repeat_when_changes_outnumber_what_is_held_and_stay_und
     framed = sum(len(part.tiers) for message in frames for part in message.groups)
     assert "interval" in [message.reason for message in reader.messages if isinstance(message, kvwire.Begin)]
     assert framed <= told * 0.05
+
+
+# The gap between messages of changes -------------------------------------------------------------------------------
+
+
+async def drip(table: FakeTable, voice: session.Session, count: int, every: float) -> None:
+    """Changes one by one, each a new key, from 1 on."""
+    for key in range(1, count + 1):
+        table.put(key)
+        voice.changed()
+        await asyncio.sleep(every)
+
+
+def told(reader: Reader) -> list[int]:
+    """Keys in each message of changes."""
+    return [
+        sum(len(part.tiers) for part in message.groups)
+        for message in reader.messages
+        if isinstance(message, kvwire.Ops)
+    ]
+
+
+@pytest.mark.looptime
+async def test_a_change_after_a_quiet_time_goes_at_once() -> None:
+    table, reader, voice = start()
+    await running(voice, 1)
+    speaking = asyncio.ensure_future(voice.run())
+    for key in (1, 2, 3):
+        table.put(key)
+        voice.changed()
+        await asyncio.sleep(reader.delay * 1.5)
+        assert key in reader.fold()
+        await asyncio.sleep(session.GAP)
+    speaking.cancel()
+
+
+@pytest.mark.looptime
+async def test_changes_that_follow_each_other_share_a_message_per_gap_and_none_waits_longer() -> None:
+    table, reader, voice = start()
+    await running(voice, 1)
+    speaking = asyncio.ensure_future(voice.run())
+    await drip(table, voice, 100, session.GAP / 10)
+    await asyncio.sleep(session.GAP + 2 * reader.delay)
+    assert reader.fold() == set(range(1, 101))
+    sizes = told(reader)
+    assert sizes[0] == 1
+    assert 9 <= len(sizes) - 1 <= 11
+    speaking.cancel()
+
+
+@pytest.mark.looptime
+async def test_waiting_changes_wake_nobody_until_their_gap_is_over() -> None:
+    table, reader, voice = start()
+    await running(voice, 1)
+    asked = 0
+    ask = voice.plan.next
+
+    def counted(now: float) -> session.Body | None:
+        nonlocal asked
+        asked += 1
+        return ask(now)
+
+    voice.plan.next = counted  # type: ignore[method-assign]
+    speaking = asyncio.ensure_future(voice.run())
+    await drip(table, voice, 1000, session.GAP / 100)
+    assert asked <= 3 * len(told(reader)) + 3
+    speaking.cancel()
+
+
+@pytest.mark.looptime
+async def test_many_changes_wait_for_no_gap_and_are_not_given_up_for_it() -> None:
+    table, reader, voice = start()
+    await running(voice, 1)
+    speaking = asyncio.ensure_future(voice.run())
+    for burst in range(8):
+        table.put(*range(burst * 1000, burst * 1000 + 1000))
+        voice.changed()
+        await asyncio.sleep(2 * reader.delay)
+    await asyncio.sleep(session.GAP)
+    assert reader.fold() == set(range(8000))
+    assert reader.kinds().count("Begin") == 1
+    speaking.cancel()
+
+
+@pytest.mark.looptime
+async def test_a_keyframe_a_coverage_and_a_fence_wait_for_no_gap() -> None:
+    table, reader, voice = start()
+    table.put(1)
+    await running(voice, 1)
+    speaking = asyncio.ensure_future(voice.run())
+    await drip(table, voice, 2, 0)
+    await asyncio.sleep(1.5 * reader.delay)  # one message of changes went; the next may go a gap later
+    table.put(3)
+    voice.plan.want_keyframe("cleared")
+    voice.changed()
+    await asyncio.sleep(4 * reader.delay)
+    assert reader.fold() == {1, 2, 3}
+    assert reader.kinds()[-1] == "End"
+    table.put(4)
+    voice.plan.set_coverage("partial")
+    voice.changed()
+    await asyncio.sleep(1.5 * reader.delay)
+    assert isinstance(reader.messages[-1], kvwire.Beat)
+    voice.hear(kvwire.Control("fenced", "s1", "enough"))
+    await asyncio.sleep(1.5 * reader.delay)
+    assert isinstance(speaking.exception(), session.Fenced)
+
+
+@pytest.mark.looptime
+async def test_without_a_gap_every_change_goes_with_the_next_ack() -> None:
+    table, reader = FakeTable(), Reader()
+    clock = asyncio.get_running_loop().time
+    voice = session.Session(session.Plan(WHO, "s1", table, clock(), gap=0.0), reader, clock=clock)
+    await running(voice, 1)
+    speaking = asyncio.ensure_future(voice.run())
+    await drip(table, voice, 5, 2 * reader.delay)
+    assert told(reader) == [1, 1, 1, 1, 1]
+    speaking.cancel()
+
+
+@pytest.mark.looptime
+async def test_nothing_is_quiet_while_changes_wait_for_their_gap() -> None:
+    table, reader, voice = start()
+    await running(voice, 1)
+    speaking = asyncio.ensure_future(voice.run())
+    await drip(table, voice, 1, 0)
+    await voice.quiet()
+    await asyncio.sleep(2 * reader.delay)
+    table.put(2)
+    voice.changed()
+    await asyncio.sleep(reader.delay)
+    await voice.quiet()
+    assert reader.fold() == {1, 2}
+    speaking.cancel()

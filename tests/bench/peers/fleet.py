@@ -10,6 +10,8 @@ import argparse
 import asyncio
 import sys
 
+import uvloop
+
 from warmlog import flags, logs, subscriber
 
 
@@ -30,7 +32,7 @@ def main(words: list[str]) -> None:
     cut = words.index("--")
     each = [values(*word.split("="), words[cut + 1 :]) for word in words[:cut]]
     logs.configure(role="subscriber", form=each[0]["log-format"], level=each[0]["log-level"])
-    asyncio.run(run(each))
+    uvloop.run(run(each))
 
 
 if __name__ == "__main__":
