@@ -58,6 +58,10 @@ def _update(new: Json, old: Json, *, resize: bool) -> Iterator[Cause]:
         if gate.get("name") not in known:
             text = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
             yield forbidden(f"spec.schedulingGates[{index}].name", text)
+    selector, chosen = new.get("nodeSelector") or {}, old.get("nodeSelector") or {}
+    if known and not chosen.items() <= selector.items():
+        text = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        yield invalid("spec.nodeSelector", selector, text)
     changed = _changed(_fixed(new, old, resize=resize), _fixed(old, old, resize=resize))
     if changed:
         yield forbidden("spec", f"pod updates may not change fields other than {CHANGEABLE}\n{', '.join(changed)}")

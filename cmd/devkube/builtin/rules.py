@@ -50,13 +50,15 @@ class BuiltinRules:
 
     def decode(self, obj: Object, *, validation: FieldValidation) -> list[str]:
         warnings = [self.behaviour.warning] if self.behaviour.warning else []
-        if self.type.fits(obj):
-            return warnings
         walk = types.Walk()
         try:
+            if self.type.fits(obj):
+                return warnings
             self.type.decode(obj, None, walk)
         except types.Undecodable as error:
             raise bad_request(self._refused(str(error))) from None
+        except RecursionError:
+            raise bad_request(self._refused("exceeded max depth")) from None
         unknown = [f'unknown field "{path}"' for path in walk.unknown]
         if unknown and validation == "Strict":
             raise bad_request(self._refused("strict decoding error: " + ", ".join(unknown)))

@@ -7,36 +7,36 @@ Rules: `apimachinery/pkg/api/resource` (quantities), `apis/meta/v1` Time, MicroT
 import binascii
 import re
 from datetime import UTC, datetime
-from decimal import ROUND_UP, Decimal
+from decimal import ROUND_UP, Context, Decimal
 from functools import lru_cache
 
-_QUANTITY = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)([a-zA-Z]?i?|[eE][+-]?\d+)")
+_QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([eEinumkKMGTP]*[-+]?[0-9]*)")
 _WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _NANO = Decimal("1e-9")
+_LONGEST = 100  # characters; nobody writes longer ones, and arithmetic has to end
+
+
+_EXPONENT = re.compile(r"[eE][-+]?[0-9]{1,2}")
+_EXACT = Context(prec=250, rounding=ROUND_UP)  # more than _LONGEST digits times 10**99
 
 
 def _parse(text: str) -> tuple[Decimal, str]:
     """The value (rounded up to 1e-9) and the family of its suffix: binary, decimal or exponent."""
     match = _QUANTITY.fullmatch(text)
-    if match is None:
+    if match is None or len(text) > _LONGEST:
         raise ValueError(_WRONG)
-    sign, digits, suffix = match.groups()
-    number = Decimal(sign + digits)
+    number, suffix = Decimal(match[1]), match[2]
     if suffix in _BINARY:
-        number, family = number * 1024 ** _BINARY[suffix], "binary"
+        number, family = _EXACT.multiply(number, Decimal(1024 ** _BINARY[suffix])), "binary"
     elif suffix in _DECIMAL:
-        number, family = number.scaleb(_DECIMAL[suffix]), "decimal"
-    elif suffix[0] in "eE" and len(suffix) > 1:
-        if abs(int(suffix[1:])) > 100:
-            raise ValueError("unable to parse quantity's suffix")
-        number, family = number.scaleb(int(suffix[1:])), "exponent"
+        number, family = number.scaleb(_DECIMAL[suffix], _EXACT), "decimal"
+    elif _EXPONENT.fullmatch(suffix):
+        number, family = number.scaleb(int(suffix[1:]), _EXACT), "exponent"
     else:
         raise ValueError("unable to parse quantity's suffix")
-    if number % _NANO:
-        number = number.quantize(_NANO, rounding=ROUND_UP)
-    return number, family
+    return number.quantize(_NANO, context=_EXACT), family
 
 
 def quantity_value(text: str | int | float) -> Decimal:
@@ -50,23 +50,23 @@ def quantity(text: str) -> str:
         return "0"
     if family == "binary" and -1024 < number < 1024:
         family = "decimal"  # as upstream: small binary amounts are written in decimal
-    if family == "binary" and number == number.to_integral_value():
-        whole, power = int(number), 0
+    nanos = int(_EXACT.scaleb(number, 9))
+    if family == "binary" and nanos % 10**9 == 0:
+        whole, power = nanos // 10**9, 0
         while whole % 1024 == 0 and power < 6:
             whole, power = whole // 1024, power + 1
         return f"{whole}{next((s for s, p in _BINARY.items() if p == power), '')}"
     exponent = -9
-    while exponent < 18 and number.scaleb(-exponent - 3) == number.scaleb(-exponent - 3).to_integral_value():
-        exponent += 3
-    whole = int(number.scaleb(-exponent))
+    while exponent < 18 and nanos % 1000 == 0:
+        nanos, exponent = nanos // 1000, exponent + 3
     if family == "exponent":
-        return f"{whole}e{exponent}" if exponent else str(whole)
-    return f"{whole}{next(s for s, p in _DECIMAL.items() if p == exponent)}"
+        return f"{nanos}e{exponent}" if exponent else str(nanos)
+    return f"{nanos}{next(s for s, p in _DECIMAL.items() if p == exponent)}"
 
 
-_SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-_MICRO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
-_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+_MICRO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
+_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def _moment(text: str, layout: str) -> datetime:
@@ -95,7 +95,7 @@ def micro_time(text: str) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
 
 
-_DURATION = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)")
+_DURATION = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)", re.ASCII)
 
 
 def duration(text: str) -> str:

@@ -56,7 +56,7 @@ class Type(Protocol):
     def decode(self, value: Any, place: Place | None, walk: Walk) -> Any: ...
 
 
-_JSON = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
+_JSON = {type(None): "null", str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
 
 
 def _wrong(value: Any, place: Place | None, go: str, number: bool = False) -> Undecodable:

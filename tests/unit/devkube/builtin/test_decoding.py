@@ -1,0 +1,176 @@
+"""Decoding as Go does it: types, unknown fields, nulls, canonical scalars."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devkube.builtin.types import Undecodable, Walk, named
+from devkube.errors import StatusError
+from devkube.kinds import Catalog, Object
+
+WRONG = [
+    (
+        {"metadata": {"name": 1}},
+        "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string",
+    ),
+    (
+        {"spec": {"containers": {}}},
+        "json: cannot unmarshal object into Go struct field PodSpec.spec.containers of type []v1.Container",
+    ),
+    (
+        {"spec": {"containers": [{"name": "a"}, {"name": []}]}},
+        "json: cannot unmarshal array into Go struct field Container.spec.containers.name of type string",
+    ),
+    (
+        {"spec": {"terminationGracePeriodSeconds": "30"}},
+        "json: cannot unmarshal string into Go struct field PodSpec.spec.terminationGracePeriodSeconds of type int64",
+    ),
+    (
+        {"spec": {"priority": 2**31}},
+        "json: cannot unmarshal number 2147483648 into Go struct field PodSpec.spec.priority of type int32",
+    ),
+    (
+        {"spec": {"priority": 1.5}},
+        "json: cannot unmarshal number 1.5 into Go struct field PodSpec.spec.priority of type int32",
+    ),
+    (
+        {"spec": {"hostNetwork": "yes"}},
+        "json: cannot unmarshal string into Go struct field PodSpec.spec.hostNetwork of type bool",
+    ),
+    (
+        {"metadata": {"labels": {"a": True}}},
+        "json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels.a of type string",
+    ),
+    (
+        {"spec": "none"},
+        "json: cannot unmarshal string into Go struct field Pod.spec of type v1.PodSpec",
+    ),
+    ({"metadata": {"creationTimestamp": "now"}}, 'parsing time "now" as "2006-01-02T15:04:05Z07:00"'),
+    (
+        {"spec": {"containers": [{"resources": {"limits": {"cpu": "much"}}}]}},
+        "quantities must match the regular expression",
+    ),
+]
+
+
+def decode(catalog: Catalog, obj: Object, validation: Any = "Strict", kind: str = "Pod") -> list[str]:
+    found = catalog.of_kind("v1", kind)
+    assert found is not None
+    return found.rules.decode(obj, validation=validation)
+
+
+@pytest.mark.parametrize(("obj", "message"), WRONG, ids=[message[:60] for _, message in WRONG])
+@pytest.mark.parametrize("validation", ["Ignore", "Warn", "Strict"])
+def test_wrong_types_are_bad_requests(catalog: Catalog, obj: Object, message: str, validation: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        decode(catalog, deepcopy(obj), validation)
+    assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
+    assert f'Pod in version "v1" cannot be handled as a Pod: {message}' in caught.value.message
+
+
+def unknown() -> Object:
+    return {"spec": {"contaners": [], "containers": [{"name": "a"}, {"name": "b", "imge": "x"}]}, "sepc": {}}
+
+
+def test_unknown_fields_are_refused_when_strict(catalog: Catalog) -> None:
+    with pytest.raises(StatusError) as caught:
+        decode(catalog, unknown())
+    assert caught.value.message == (
+        'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.contaners", '
+        'unknown field "spec.containers[1].imge", unknown field "sepc"'
+    )
+
+
+def test_unknown_fields_are_warned_of_and_dropped(catalog: Catalog) -> None:
+    obj = unknown()
+    assert decode(catalog, obj, "Warn") == [
+        'unknown field "spec.contaners"',
+        'unknown field "spec.containers[1].imge"',
+        'unknown field "sepc"',
+    ]
+    assert obj == {"spec": {"containers": [{"name": "a"}, {"name": "b"}]}}
+
+
+def test_unknown_fields_are_dropped_in_silence_when_asked(catalog: Catalog) -> None:
+    obj = unknown()
+    assert decode(catalog, obj, "Ignore") == []
+    assert "sepc" not in obj
+
+
+def test_nulls_are_zero_values(catalog: Catalog) -> None:
+    obj: Object = {
+        "metadata": {"creationTimestamp": None, "labels": {"a": None}},
+        "spec": {"nodeName": None, "containers": [{"name": "a", "args": ["x", None], "env": None}, None]},
+    }
+    decode(catalog, obj)
+    assert obj == {
+        "metadata": {"labels": {"a": ""}},
+        "spec": {"containers": [{"name": "a", "args": ["x", ""]}, {}]},
+    }
+
+
+def test_empty_lists_and_maps_are_left_out_and_empty_structs_are_kept(catalog: Catalog) -> None:
+    obj: Object = {"metadata": {"labels": {}}, "spec": {"tolerations": [], "containers": [], "securityContext": {}}}
+    decode(catalog, obj)
+    assert obj == {"metadata": {}, "spec": {"containers": [], "securityContext": {}}}
+
+
+def test_scalars_are_written_canonically(catalog: Catalog) -> None:
+    obj: Object = {
+        "metadata": {"creationTimestamp": "2026-11-30T12:00:00+02:00"},
+        "spec": {"containers": [{"resources": {"limits": {"cpu": 0.5, "memory": "1024Mi", "n": 2000}}}]},
+    }
+    decode(catalog, obj)
+    assert obj["metadata"]["creationTimestamp"] == "2026-11-30T10:00:00Z"
+    assert obj["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "500m", "memory": "1Gi", "n": "2k"}
+
+
+def test_bytes_of_a_secret(catalog: Catalog) -> None:
+    decode(catalog, {"data": {"a": "YWJj"}}, kind="Secret")
+    with pytest.raises(StatusError, match="illegal base64 data at input byte 3"):
+        decode(catalog, {"data": {"a": "abc-"}}, kind="Secret")
+
+
+def test_ports_by_number_or_name(catalog: Catalog) -> None:
+    decode(catalog, {"spec": {"ports": [{"port": 80, "targetPort": 8080}, {"targetPort": "web"}]}}, kind="Service")
+    with pytest.raises(StatusError, match="cannot unmarshal bool into Go value of type int32"):
+        decode(catalog, {"spec": {"ports": [{"targetPort": True}]}}, kind="Service")
+
+
+def test_what_is_kept_but_not_enforced_says_so(catalog: Catalog) -> None:
+    assert decode(catalog, {}, kind="ResourceQuota") == [
+        "devkube keeps ResourceQuota objects but does not enforce them"
+    ]
+
+
+json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = ("metadata", "spec", "containers", "name", "image", "env", "value", "ports", "containerPort", "resources")
+fields = st.sampled_from((*FIELDS, "limits", "cpu", "volumes", "labels"))
+objects = st.recursive(json, lambda inner: st.dictionaries(fields, inner, max_size=4) | st.lists(inner, max_size=2))
+
+
+@given(objects)
+def test_what_is_decoded_fits_and_stays_as_it_is(value: Any) -> None:
+    """Whatever comes in: it is refused, or it is what Go would write and a second pass changes nothing."""
+    kind = named("io.k8s.api.core.v1.Pod")
+    fitted = kind.fits(value)
+    before = deepcopy(value)
+    walk = Walk()
+    try:
+        decoded = kind.decode(value, None, walk)
+    except Undecodable:
+        assert not fitted
+        return
+    if fitted:
+        assert (decoded, walk.unknown) == (before, [])
+    again = Walk()
+    once = deepcopy(decoded)
+    assert kind.decode(decoded, None, again) == once
+    assert again.unknown == []

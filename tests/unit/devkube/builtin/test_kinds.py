@@ -1,0 +1,380 @@
+"""The rules of workloads, Services and the other kinds."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devkube.kinds import Object
+
+Make = Callable[..., Object]
+RBAC = "rbac.authorization.k8s.io"
+
+
+def thing(kind: str, version: str = "v1", **fields: Any) -> Object:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "a", "namespace": "n"}, **fields}
+
+
+def hooks(**hook: Any) -> Object:
+    base = {
+        "name": "a.b.c",
+        "clientConfig": {"url": "https://h/p"},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
+    }
+    found = thing("ValidatingWebhookConfiguration", "admissionregistration.k8s.io/v1", webhooks=[base | hook])
+    del found["metadata"]["namespace"]
+    return found
+
+
+CASES: list[tuple[str, Object, str, str]] = [
+    (
+        "a role of all URLs",
+        thing("Role", f"{RBAC}/v1", rules=[{"verbs": ["get"], "nonResourceURLs": ["/x"]}]),
+        "rules[0].nonResourceURLs",
+        'Invalid value: ["/x"]: namespaced rules cannot apply to non-resource URLs',
+    ),
+    (
+        "a rule without verbs",
+        thing("Role", f"{RBAC}/v1", rules=[{"apiGroups": [""], "resources": ["pods"]}]),
+        "rules[0].verbs",
+        "Required value: verbs must contain at least one value",
+    ),
+    (
+        "a rule of no resource",
+        thing("Role", f"{RBAC}/v1", rules=[{"verbs": ["get"], "apiGroups": [""]}]),
+        "rules[0].resources",
+        "Required value: resource rules must supply at least one resource",
+    ),
+    (
+        "a binding to no role",
+        thing("RoleBinding", f"{RBAC}/v1", roleRef={"kind": "Pod", "name": "p"}),
+        "roleRef.kind",
+        'Unsupported value: "Pod": supported values: "Role", "ClusterRole"',
+    ),
+    (
+        "a lease of no time",
+        thing("Lease", "coordination.k8s.io/v1", spec={"leaseDurationSeconds": 0}),
+        "spec.leaseDurationSeconds",
+        "Invalid value: 0: must be greater than 0",
+    ),
+    (
+        "a ConfigMap's key",
+        thing("ConfigMap", data={"a/b": "c"}),
+        "data[a/b]",
+        "Invalid value: \"a/b\": a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
+        "'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')",
+    ),
+    (
+        "the same key twice",
+        thing("ConfigMap", data={"a": "c"}, binaryData={"a": "YQ=="}),
+        "data[a]",
+        'Invalid value: "a": duplicate of key present in binaryData',
+    ),
+    (
+        "a large ConfigMap",
+        thing("ConfigMap", data={"a": "x" * 2**20 + "x"}),
+        "",
+        "Too long: may not be more than 1048576 bytes",
+    ),
+    (
+        "a TLS secret without key",
+        thing("Secret", type="kubernetes.io/tls", data={"tls.crt": "YQ=="}),
+        "data[tls.key]",
+        "Required value",
+    ),
+    (
+        "a webhook of two segments",
+        hooks(name="a.b"),
+        "webhooks[0].name",
+        'Invalid value: "a.b": should be a domain with at least three segments separated by dots',
+    ),
+    (
+        "a webhook without TLS",
+        hooks(clientConfig={"url": "http://h/p"}),
+        "webhooks[0].clientConfig.url",
+        "Invalid value: \"http\": 'https' is the only allowed URL scheme; desired format: https://host[/path]",
+    ),
+    (
+        "a webhook at no place",
+        hooks(clientConfig={}),
+        "webhooks[0].clientConfig",
+        "Required value: exactly one of url or service is required",
+    ),
+    (
+        "a webhook with effects",
+        hooks(sideEffects="Some"),
+        "webhooks[0].sideEffects",
+        'Unsupported value: "Some": supported values: "None", "NoneOnDryRun"',
+    ),
+    (
+        "a patient webhook",
+        hooks(timeoutSeconds=31),
+        "webhooks[0].timeoutSeconds",
+        "Invalid value: 31: the timeout value must be between 1 and 30 seconds",
+    ),
+    (
+        "an operation",
+        hooks(rules=[{"operations": ["PATCH"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]),
+        "webhooks[0].rules[0].operations[0]",
+        'Unsupported value: "PATCH": supported values: "*", "CONNECT", "CREATE", "DELETE", "UPDATE"',
+    ),
+    (
+        "a Service without ports",
+        thing("Service", spec={"selector": {"a": "b"}}),
+        "spec.ports",
+        "Required value",
+    ),
+    (
+        "a Service with nameless ports",
+        thing("Service", spec={"ports": [{"port": 80, "name": "a"}, {"port": 81}]}),
+        "spec.ports[1].name",
+        "Required value",
+    ),
+    (
+        "a Service's port out of range",
+        thing("Service", spec={"ports": [{"port": 0}]}),
+        "spec.ports[0].port",
+        "Invalid value: 0: must be between 1 and 65535, inclusive",
+    ),
+    (
+        "an external name without one",
+        thing("Service", spec={"type": "ExternalName"}),
+        "spec.externalName",
+        "Required value",
+    ),
+    (
+        "a claim of nothing",
+        thing("PersistentVolumeClaim", spec={"resources": {"requests": {"storage": "1Gi"}}}),
+        "spec.accessModes",
+        "Required value: at least 1 access mode is required",
+    ),
+    (
+        "a budget of both",
+        thing("PodDisruptionBudget", "policy/v1", spec={"minAvailable": 1, "maxUnavailable": 1}),
+        "spec",
+        'Invalid value: {"minAvailable":1,"maxUnavailable":1}: minAvailable and maxUnavailable cannot be both set',
+    ),
+    (
+        "an autoscaler upside down",
+        thing(
+            "HorizontalPodAutoscaler",
+            "autoscaling/v2",
+            spec={"scaleTargetRef": {"kind": "A", "name": "b"}, "minReplicas": 3, "maxReplicas": 2},
+        ),
+        "spec.maxReplicas",
+        "Invalid value: 2: must be greater than or equal to `minReplicas`",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "obj", "field", "message"), CASES, ids=[name for name, *_ in CASES])
+def test_refused(written: Any, name: str, obj: Object, field: str, message: str) -> None:
+    found = written(obj).told
+    found.pop("spec.ports[0].targetPort", None)  # the default of a port out of range is out of range too
+    assert found == {field: message}
+
+
+def test_taken(written: Any) -> None:
+    assert written(hooks()).told == {}
+    assert written(hooks(clientConfig={"service": {"namespace": "n", "name": "s", "path": "/x"}})).told == {}
+    assert written(thing("Service", spec={"clusterIP": "None", "selector": {"a": "b"}})).told == {}
+    assert written(thing("Role", f"{RBAC}/v1")).told == {}
+
+
+class TestWorkloads:
+    @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"])
+    def test_a_selector_selects_its_template(self, written: Any, a_workload: Make, kind: str) -> None:
+        assert written(a_workload(kind)).told == {}
+        other = written(a_workload(kind, selector={"matchLabels": {"app": "b"}})).told
+        message = 'Invalid value: {"app":"a"}: `selector` does not match template `labels`'
+        assert other == {"spec.template.metadata.labels": message}
+
+    def test_no_selector_and_an_empty_one(self, written: Any, a_workload: Make) -> None:
+        without = a_workload("Deployment")
+        del without["spec"]["selector"]
+        assert written(without).told == {"spec.selector": "Required value"}
+        empty = written(a_workload("Deployment", selector={})).told
+        assert empty == {"spec.selector": "Invalid value: {}: empty selector is invalid for deployment"}
+
+    def test_a_selector_stays(self, written: Any, a_workload: Make) -> None:
+        old = written(a_workload("Deployment")).object
+        new = deepcopy(old)
+        new["spec"]["selector"]["matchLabels"] = {"app": "b"}
+        new["spec"]["template"]["metadata"]["labels"] = {"app": "b"}
+        message = 'Invalid value: {"matchLabels":{"app":"b"}}: field is immutable'
+        assert written(new, old).told == {"spec.selector": message}
+
+    def test_the_template_is_checked(self, written: Any, a_workload: Make) -> None:
+        obj = a_workload("Deployment")
+        obj["spec"]["template"]["spec"] = {"containers": [{"name": "a"}], "restartPolicy": "Never"}
+        assert written(obj).told == {
+            "spec.template.spec.containers[0].image": "Required value",
+            "spec.template.spec.restartPolicy": 'Unsupported value: "Never": supported values: "Always"',
+        }
+
+    def test_rolling_nothing(self, written: Any, a_workload: Make) -> None:
+        rolling = {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "0%"}}
+        found = written(a_workload("Deployment", strategy=rolling)).told
+        assert found["spec.strategy.rollingUpdate.maxUnavailable"].endswith("may not be 0 when `maxSurge` is 0")
+
+    def test_of_a_stateful_set_little_changes(self, written: Any, a_workload: Make) -> None:
+        old = written(a_workload("StatefulSet")).object
+        scaled, renamed = deepcopy(old), deepcopy(old)
+        scaled["spec"]["replicas"] = 5
+        renamed["spec"]["serviceName"] = "other"
+        assert written(scaled, old).told == {}
+        assert "updates to statefulset spec for fields other than" in written(renamed, old).told["spec"]
+
+    def test_claims_are_volumes_of_its_pods(self, written: Any, a_workload: Make) -> None:
+        claims = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]
+        obj = a_workload("StatefulSet", volumeClaimTemplates=claims)
+        obj["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/d"}]
+        assert written(obj).told == {}
+
+    def test_a_job_ends(self, written: Any, a_workload: Make) -> None:
+        obj = a_workload("Job", "batch/v1")
+        del obj["spec"]["template"]["spec"]["restartPolicy"]
+        message = 'Required value: valid values: "OnFailure", "Never"'
+        assert written(obj).told == {"spec.template.spec.restartPolicy": message}
+
+    def test_a_jobs_template_stays(self, written: Any, a_workload: Make) -> None:
+        old = written(a_workload("Job", "batch/v1")).object
+        new = deepcopy(old)
+        new["spec"]["template"]["spec"]["containers"][0]["image"] = "i:2"
+        assert list(written(new, old).told) == ["spec.template"]
+        old["spec"]["suspend"] = new["spec"]["suspend"] = True
+        assert written(new, old).told == {}
+
+    @pytest.mark.parametrize("schedule", ["* * * * *", "*/5 0-6 1,15 jan-mar mon-fri", "@hourly", "0 0 * * 7"])
+    def test_schedules(self, written: Any, a_workload: Make, schedule: str) -> None:
+        job = a_workload("Job", "batch/v1")["spec"]
+        found = written(thing("CronJob", "batch/v1", spec={"schedule": schedule, "jobTemplate": {"spec": job}}))
+        assert found.told == {}
+
+    @pytest.mark.parametrize("schedule", ["* * * *", "60 * * * *", "a * * * *", "TZ=UTC * * * * *", "@never"])
+    def test_no_schedules(self, written: Any, a_workload: Make, schedule: str) -> None:
+        job = a_workload("Job", "batch/v1")["spec"]
+        found = written(thing("CronJob", "batch/v1", spec={"schedule": schedule, "jobTemplate": {"spec": job}}))
+        assert list(found.told) == ["spec.schedule"]
+
+
+class TestServices:
+    def test_addresses_are_given_once(self, written: Any) -> None:
+        base = thing("Service", spec={"ports": [{"port": 80}]})
+        first, second = (written(base).object["spec"] for _ in range(2))
+        assert first["clusterIP"] != second["clusterIP"]
+        assert first["clusterIPs"] == [first["clusterIP"]]
+        assert (first["ipFamilies"], first["ipFamilyPolicy"]) == (["IPv4"], "SingleStack")
+        assert first["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
+
+    def test_an_address_stays(self, written: Any) -> None:
+        old = written(thing("Service", spec={"ports": [{"port": 80}]})).object
+        kept = written(thing("Service", spec={"ports": [{"port": 81}]}), old)
+        assert kept.told == {}
+        assert kept.object["spec"]["clusterIP"] == old["spec"]["clusterIP"]
+        moved = written(thing("Service", spec={"clusterIP": "10.96.255.1", "ports": [{"port": 80}]}), old)
+        assert moved.told["spec.clusterIPs[0]"].endswith("may not change once set")
+
+    def test_headless(self, written: Any) -> None:
+        found = written(thing("Service", spec={"clusterIP": "None"}))
+        assert found.told == {}
+        assert found.object["spec"]["clusterIPs"] == ["None"]
+
+    def test_node_ports_come_and_go_with_the_type(self, written: Any) -> None:
+        old = written(thing("Service", spec={"type": "NodePort", "ports": [{"port": 80}]})).object
+        given = old["spec"]["ports"][0]["nodePort"]
+        assert 30000 <= given <= 32767
+        same = written(thing("Service", spec={"type": "NodePort", "ports": [{"port": 80}]}), old).object
+        assert same["spec"]["ports"][0]["nodePort"] == given
+        inner = deepcopy(old)
+        inner["spec"] |= {"type": "ClusterIP"}
+        inner["spec"].pop("externalTrafficPolicy")
+        found = written(inner, old)
+        assert found.told == {}
+        assert "nodePort" not in found.object["spec"]["ports"][0]
+
+
+class TestImmutability:
+    def test_frozen_config_maps(self, written: Any) -> None:
+        old = written(thing("ConfigMap", immutable=True, data={"a": "b"})).object
+        assert written(old, old).told == {}
+        found = written(thing("ConfigMap", data={"a": "c"}), old).told
+        text = "Forbidden: field is immutable when `immutable` is set"
+        assert found == {"immutable": text, "data": text}
+
+    def test_the_type_of_a_secret(self, written: Any) -> None:
+        old = written(thing("Secret")).object
+        found = written(thing("Secret", type="x/y"), old).told
+        assert found == {"type": 'Invalid value: "x/y": field is immutable'}
+
+    def test_role_references(self, written: Any) -> None:
+        old = written(thing("RoleBinding", f"{RBAC}/v1", roleRef={"kind": "Role", "name": "a"})).object
+        found = written(thing("RoleBinding", f"{RBAC}/v1", roleRef={"kind": "Role", "name": "b"}), old).told
+        assert found["roleRef"].endswith("cannot change roleRef")
+
+    def test_a_claim(self, written: Any) -> None:
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        old = written(thing("PersistentVolumeClaim", spec=spec)).object
+        bound = written(thing("PersistentVolumeClaim", spec={**spec, "volumeName": "v"}), old)
+        assert bound.told == {}
+        again = written(thing("PersistentVolumeClaim", spec={**spec, "volumeName": "w"}), bound.object).told
+        assert again["spec"].startswith("Forbidden: spec is immutable after creation except")
+
+
+def _shaken(value: Any, draw: Any) -> Any:
+    """A copy without some of its fields, and with some lists and maps emptied."""
+    if isinstance(value, dict):
+        kept = {k: v for k, v in value.items() if k in ("kind", "apiVersion")}
+        return kept | {k: _shaken(v, draw) for k, v in value.items() if k not in kept and draw(st.integers(0, 9))}
+    if isinstance(value, list):
+        return [_shaken(one, draw) for one in value if draw(st.integers(0, 9))]
+    return (
+        draw(st.sampled_from(["", "x", "A b", "Always"]))
+        if isinstance(value, str) and not draw(st.integers(0, 5))
+        else value
+    )
+
+
+@given(st.data())
+def test_no_object_that_decodes_breaks_the_rules(data: st.DataObject) -> None:
+    """Whatever is missing: the rules tell it, and never fail themselves; nor do the cells of its row."""
+    from tests.unit.devkube.builtin.conftest import CATALOG, pod, workload
+
+    full = {"name": "side", "restartPolicy": "Always", "image": "i", "ports": [{"containerPort": 1, "name": "p"}]}
+    full |= {
+        "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}],
+        "resources": {"limits": {"cpu": "1"}},
+    }
+    full |= {"volumeMounts": [{"name": "v", "mountPath": "/m"}], "livenessProbe": {"httpGet": {"port": 1}}}
+    spec = {
+        "initContainers": [full],
+        "volumes": [{"name": "v", "image": {"reference": "r"}}, {"name": "w", "secret": {"secretName": "s"}}],
+        "tolerations": [{"key": "a", "effect": "NoExecute"}],
+        "topologySpreadConstraints": [{"topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1}],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In"}]}]
+                }
+            }
+        },
+    }
+    samples = [pod(**spec), hooks(), thing("Service", spec={"ports": [{"port": 1, "name": "a"}], "type": "NodePort"})]
+    samples += [workload(kind) for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")]
+    samples += [workload("Job", "batch/v1"), *(obj for _, obj, *_ in CASES)]
+    samples.append(thing("CronJob", "batch/v1", spec={"schedule": "* * * * *", "jobTemplate": {"spec": {}}}))
+    obj = _shaken(data.draw(st.sampled_from(samples)), data.draw)
+    resource = CATALOG.of_kind(obj["apiVersion"], obj["kind"])
+    assert resource is not None
+    resource.rules.decode(obj, validation="Warn")
+    obj.setdefault("metadata", {}).setdefault("name", "a")
+    resource.rules.default(obj)
+    resource.rules.prepare(obj, None, "")
+    resource.rules.validate(obj, None, "")
+    resource.rules.validate(obj, deepcopy(obj), "")
+    assert len(resource.rules.table(obj, 0.0)) == len(resource.columns)
