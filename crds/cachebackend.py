@@ -213,7 +213,6 @@ class IndexParticipation(msgspec.Struct, frozen=True, rename="camel", omit_defau
     """What the prefix index holds of this backend's engines."""
 
     prefix_count: Annotated[int | None, Is(doc="Keys held by its replicas.", format="int64")] = None
-    replicas: Annotated[list[str] | None, Is(doc="Engine replicas that it was read from.")] = None
     last_event_at: Annotated[str | None, Is(doc="Newest KV event.", format="date-time")] = None
     hit_rate: Annotated[str | None, _DECIMAL] = None
     t2_hit_rate: Annotated[str | None, _DECIMAL] = None

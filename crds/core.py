@@ -1,4 +1,4 @@
-"""Built-in kinds, narrowed to what handlers read. Nothing here can hold a secret: no environment, no arguments, no data.
+"""Built-in kinds, narrowed to what handlers read. Nothing here can hold a secret: no environment, arguments or data.
 
 What an object of ours looks like in full is never read back: server-side apply and `generation` tell when somebody else
 changed it. Annotations are kept where a handler reads them (subscribers.kubernetes.kinds lists the names).

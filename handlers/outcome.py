@@ -30,22 +30,26 @@ class Apply(msgspec.Struct, frozen=True, kw_only=True):
     """Server-side apply of an object that we own. Fields that are left out are given up, so `body` is complete.
 
     `owner` is the uid that the live object's controller reference must have, where it exists: a foreign object of the
-    same name is never taken over. `replaces` deletes the live object first when one of these fields differs that the
-    API cannot change (a Service's clusterIP, for example).
+    same name is never taken over. What was applied before is applied again when the body changed, when the object's
+    generation says that somebody else changed it, or when the handler saw so itself (`drifted`).
     """
 
     key: Key
     body: Object
     owner: str
-    replaces: tuple[str, ...] = ()
+    drifted: bool = False
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole status of an object of ours, through its subresource. Written only when it differs."""
+    """The whole status of an object of ours, through its subresource. Written only when it differs.
+
+    `lazy`: only counts changed, which nobody waits for; at most one such write per 5 s and object.
+    """
 
     key: Key
     uid: str
     status: Object
+    lazy: bool = False
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):

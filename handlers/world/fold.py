@@ -148,12 +148,18 @@ def _observed(world: World, stored: store.Stored, observed: events.ReplicaObserv
         state=observed.edge,
         sequence=stored.sequence,
         first_event_ns=first or (stored.time_ns if observed.edge == "first-event" else 0),
-        last_event_ns=stored.time_ns,
+        last_event_ns=_last_event(old if same else None, stored.time_ns, observed),
         blocks=observed.blocks,
         hit_rate=old.hit_rate if old is not None and same else 0.0,
         statistics=observed.statistics or (old.statistics if old is not None and same else {}),
     )
     return _set(world.replicas, name, new)
+
+
+def _last_event(old: Replica | None, now: int, observed: events.ReplicaObserved) -> int:
+    """Edges of silence and loss are no events of the engine."""
+    heard = observed.edge == "first-event" or (old is not None and observed.blocks not in (0, old.blocks))
+    return now if heard else (old.last_event_ns if old is not None else 0)
 
 
 def _summarised(world: World, stored: store.Stored, summary: events.IndexSummarised) -> Callable[[], None]:
@@ -181,6 +187,13 @@ def _applied(world: World, stored: store.Stored, effect: events.EffectApplied) -
     if status is None and old is not None and old.uid == effect.uid:
         status = old.status
     applied = Applied(
-        stored.sequence, effect.verb, effect.desired, effect.resource_version, effect.uid, effect.generation, status
+        sequence=stored.sequence,
+        time_ns=stored.time_ns,
+        verb=effect.verb,
+        desired=effect.desired,
+        resource_version=effect.resource_version,
+        uid=effect.uid,
+        generation=effect.generation,
+        status=status,
     )
     return _set(world.applied, key, applied)

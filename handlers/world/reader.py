@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from handlers.outcome import Key, Object, Told, event_name
-from handlers.world.state import Known, Replica, World
+from handlers.world.state import Applied, Known, Replica, World
 
 
 class Unlisted(Exception):
@@ -83,11 +83,24 @@ class Reader:
 
     def status(self, key: Key, observed: Object) -> Object:
         """The status that an object of ours shows: our own last write where it is newer than what was observed."""
+        applied = self._newer(key)
+        return observed if applied is None or applied.status is None else applied.status
+
+    def status_position(self, key: Key) -> int:
+        """The sequence of the event that `status` comes from: it names a change of that status."""
+        applied, known = self._newer(key), self._world.objects.get(key.kind, {}).get((key.namespace, key.name))
+        return applied.sequence if applied is not None else known.sequence if known is not None else 0
+
+    def _newer(self, key: Key) -> Applied | None:
         applied = self._world.applied.get(key)
         known = self._world.objects.get(key.kind, {}).get((key.namespace, key.name))
         if applied is None or applied.status is None or known is None or applied.uid != known.uid:
-            return observed
-        return applied.status if applied.sequence > known.sequence else observed
+            return None
+        return applied if applied.sequence > known.sequence else None
+
+    def applied(self, key: Key) -> Applied | None:
+        """Our last write to an object, for rates and baselines."""
+        return self._world.applied.get(key)
 
     def told(self, key: Key, event: Told) -> bool:
         """Whether this Event was written when `key` was reconciled before."""

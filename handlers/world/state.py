@@ -40,6 +40,7 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
     then on, even before a watch brought it back."""
 
     sequence: int
+    time_ns: int
     verb: str
     desired: str
     resource_version: str

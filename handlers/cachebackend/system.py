@@ -1,0 +1,70 @@
+"""CacheBackend as a system of the machine: which kinds it reads, which events concern which backends.
+
+Rules: handlers/system.py.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from crds import cachebackend, core
+from eventstore import events, subjects
+from handlers.cachebackend import desired, names, podevents
+from handlers.outcome import Key, Outcome
+from handlers.world.reader import Reader
+from handlers.world.state import World
+
+KINDS: Final = frozenset(
+    (cachebackend.CACHE_BACKENDS, core.PODS, core.DEPLOYMENTS, core.REPLICA_SETS, core.SERVICES, core.AUTOSCALERS)
+)
+
+
+class CacheBackends:
+    name = names.HANDLER
+    kinds = KINDS
+
+    def concerns(self, event: events.Decoded, world: World) -> Iterable[Key]:
+        """Objects concern the backend of their name and, as Pods and their owners do, every backend that they may count
+        for; what the index saw concerns the backends of its tenant."""
+        match event.data:
+            case events.ObjectSeen() | events.ObjectGone():
+                return self._object(event.stored.subject, world)
+            case events.KindListed():
+                return self.keys(world)
+            case events.ReplicaObserved() as seen:
+                return _of(world, seen.tenant)
+            case events.IndexSummarised() as summary:
+                tenants = {one.tenant for one in summary.replicas}
+                return [key for tenant in sorted(tenants) for key in _of(world, tenant)]
+            case events.TimerFired() as timer if timer.handler == self.name:
+                return [_parsed(timer.key)]
+        return ()
+
+    def _object(self, subject: str, world: World) -> Iterable[Key]:
+        kind, namespace, name = (subjects.unescape(part) for part in subject.split(".")[2:])
+        if kind not in KINDS:
+            return ()
+        if kind == cachebackend.CACHE_BACKENDS:
+            return _of(world, namespace, always=Key(kind, namespace, name))
+        if kind == core.PODS:
+            return [*_of(world, namespace), Key(kind, namespace, name)]
+        return _of(world, namespace)
+
+    def keys(self, world: World) -> Iterable[Key]:
+        kind = cachebackend.CACHE_BACKENDS
+        backends = [Key(kind, namespace, name) for namespace, name in sorted(world.objects.get(kind, {}))]
+        pods = [Key(core.PODS, namespace, name) for namespace, name in sorted(world.objects.get(core.PODS, {}))]
+        return [*backends, *pods]
+
+    def desired(self, world: Reader, key: Key) -> Outcome:
+        return podevents.desired(world, key) if key.kind == core.PODS else desired.desired(world, key)
+
+
+def _of(world: World, namespace: str, always: Key | None = None) -> list[Key]:
+    kind = cachebackend.CACHE_BACKENDS
+    found = [Key(kind, *name) for name in sorted(world.objects.get(kind, {})) if name[0] == namespace]
+    return found if always is None or always in found else [*found, always]
+
+
+def _parsed(text: str) -> Key:
+    kind, namespace, name = text.split("/", 2)
+    return Key(kind, namespace, name)
