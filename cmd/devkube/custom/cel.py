@@ -123,7 +123,7 @@ def _walk(checks: Checks, new: Any, old: Any, path: str, known: bool, same: bool
     elif isinstance(new, list) and checks.items is not None:
         olds = lists.old_items(checks.node, old)
         # Items of other lists have no past of their own; they are unchanged when their list is.
-        unchanged = same or (not olds and known and lists.identity(new) == lists.identity(old))
+        unchanged = same or (not olds and known and lists.same(new, old))
         for index, item in enumerate(new):
             before_item = lists.was(checks.node, item, olds)
             yield from _walk(checks.items, item, before_item, f"{path}[{index}]", before_item is not None, unchanged)
@@ -146,7 +146,7 @@ def _evaluated(checks: Checks, new: Any, old: Any, path: str, known: bool, same:
             continue
         if holds is True:
             continue
-        if not rule.uses_old and (same or (known and lists.identity(new) == lists.identity(old))):
+        if not rule.uses_old and (same or (known and lists.same(new, old))):
             continue
         place = (path + rule.field_path).removeprefix(".")
         value = causes.OMIT if node.get("type") in ("object", "array") else new

@@ -16,7 +16,7 @@ from devkube.custom.views import Type
 
 # oldSelf as an optional: the library has no way to pass one in, so it is made of a list with one element or none. The
 # rule stands on lines of its own, so that a comment at its end does no harm and positions need one line less.
-_OPTIONAL_OLD: Final = "cel.bind(oldSelf, __old[?0],\n({}\n))"
+_OPTIONAL_OLD: Final = "cel.bind(oldSelf, __old[?0], (\n{}\n))"
 _HINTS: Final = {
     "format": "Kubernetes' format library",
     "authorizer": "the authorizer",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from devkube.custom import formats, quantity
 
@@ -184,3 +184,65 @@ def find(text: str, wanted: str) -> str:
 def find_all(text: str, wanted: str, most: int = -1) -> list[str]:
     found = [str(match.group(0)) for match in formats.pattern(wanted).finditer(text)]
     return found if most < 0 else found[:most]
+
+
+# --- what members of opaque types do
+
+
+def add(value: str, other: str | int) -> str:
+    return tagged("q", str(number_of(value) + number_of(other)))
+
+
+def sub(value: str, other: str | int) -> str:
+    return tagged("q", str(number_of(value) - number_of(other)))
+
+
+def sign(value: str) -> int:
+    return int(number_of(value) > 0) - int(number_of(value) < 0)
+
+
+def as_float(value: str) -> float:
+    return float(number_of(value))
+
+
+def greater(value: str, other: str) -> bool:
+    return order(value, other) > 0
+
+
+def less(value: str, other: str) -> bool:
+    return order(value, other) < 0
+
+
+def scheme(value: str) -> str:
+    return urlsplit(text_of(value)).scheme
+
+
+def hostname(value: str) -> str:
+    return re.sub(r":\d*$", "", host_of(value)).strip("[]")
+
+
+def port(value: str) -> str:
+    return str(urlsplit(text_of(value)).port or "")
+
+
+def escaped_path(value: str) -> str:
+    return quote(urlsplit(text_of(value)).path, safe="%/:@!$&'()*+,;=~")
+
+
+def query(value: str) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(text_of(value)).query, keep_blank_values=True)
+
+
+def is_local_multicast(value: str) -> bool:
+    ip = address(value)
+    return bool(ip.is_multicast and (str(ip).startswith("224.0.0.") or str(ip).startswith("ff02:")))
+
+
+def is_global(value: str) -> bool:
+    ip = address(value)
+    special = ip.is_unspecified or ip.is_loopback or ip.is_multicast or ip.is_link_local
+    return not special and str(ip) != "255.255.255.255"
+
+
+def holds_all(values: list[Any], wanted: list[Any]) -> bool:
+    return all(one in values for one in wanted)

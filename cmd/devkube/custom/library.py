@@ -5,17 +5,14 @@ their own, and one implementation for evaluation, where their values are tagged 
 CRD is created: `format`, `authorizer`, comprehensions with two variables, `sortBy`. (apiserver/pkg/cel/library)
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import parse_qs, quote, urlsplit
 
-from devkube.custom import functions
+from devkube.custom import functions as f
 
 OPAQUE: Final = ("kubernetes.Quantity", "kubernetes.URL", "kubernetes.Semver", "net.IP", "net.CIDR")
 Q, URL, SEMVER, IP, CIDR = OPAQUE
-_LISTED: Final = ("int", "uint", "double", "bool", "string", "bytes", "duration", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -33,123 +30,94 @@ class Function:
         return len(self.signatures[0][0])
 
 
-_ANY = ("list", "dyn")
+_ANY: Final = ("list", "dyn")
+_NUMBERS: Final = ("int", "uint", "double", "duration")
+_COMPARABLE: Final = (*_NUMBERS, "bool", "string", "bytes", "timestamp")
 
 
-def _of_lists(result: str = "") -> list[tuple[list[str], str]]:
-    return [([f"list<{one}>"], result or one) for one in _LISTED]
+def _global(name: str, parameters: str, result: str, does: Callable[..., Any]) -> Function:
+    return Function(name, [(parameters.split(), result)], does)
+
+
+def _member(name: str, parameters: str, result: str, does: Callable[..., Any]) -> Function:
+    return Function(name, [(parameters.split(), result)], does, True)
+
+
+def _either(name: str, results: Sequence[tuple[str, str, str]], does: Callable[..., Any]) -> Function:
+    """A member with several signatures of two parameters each."""
+    return Function(name, [((target, other), result) for target, other, result in results], does, True)
+
+
+def _lists(name: str, items: Sequence[str], result: str, does: Callable[..., Any]) -> Function:
+    """A member of lists of comparable items; a result of "" is an item."""
+    return Function(name, [([f"list<{one}>"], result or one) for one in items], does, True, ["list"])
+
+
+def _orders(name: str, result: str, does: Callable[..., Any]) -> Function:
+    return _either(name, [(Q, Q, result), (SEMVER, SEMVER, result)], does)
 
 
 FUNCTIONS: Final = (
-    Function("quantity", [(["string"], Q)], functions.quantity_of),
-    Function("isQuantity", [(["string"], "bool")], functions.holds(functions.quantity_of)),
-    Function("sign", [([Q], "int")], lambda q: (functions.number_of(q) > 0) - (functions.number_of(q) < 0), True),
-    Function("isInteger", [([Q], "bool")], functions.holds(functions.as_integer), True),
-    Function("asInteger", [([Q], "int")], functions.as_integer, True),
-    Function("asApproximateFloat", [([Q], "double")], lambda q: float(functions.number_of(q)), True),
-    Function(
-        "add",
-        [([Q, Q], Q), ([Q, "int"], Q)],
-        lambda a, b: functions.tagged("q", str(functions.number_of(a) + functions.number_of(b))),
-        True,
-    ),
-    Function(
-        "sub",
-        [([Q, Q], Q), ([Q, "int"], Q)],
-        lambda a, b: functions.tagged("q", str(functions.number_of(a) - functions.number_of(b))),
-        True,
-    ),
-    Function("compareTo", [([Q, Q], "int"), ([SEMVER, SEMVER], "int")], functions.order, True),
-    Function(
-        "isGreaterThan", [([Q, Q], "bool"), ([SEMVER, SEMVER], "bool")], lambda a, b: functions.order(a, b) > 0, True
-    ),
-    Function(
-        "isLessThan", [([Q, Q], "bool"), ([SEMVER, SEMVER], "bool")], lambda a, b: functions.order(a, b) < 0, True
-    ),
-    Function("semver", [(["string"], SEMVER)], functions.semver_of),
-    Function("semver", [(["string", "bool"], SEMVER)], functions.semver_of),
-    Function("isSemver", [(["string"], "bool")], functions.holds(functions.semver_of)),
-    Function("isSemver", [(["string", "bool"], "bool")], functions.holds(functions.semver_of)),
-    Function("major", [([SEMVER], "int")], lambda v: functions.precedence(v)[0], True),
-    Function("minor", [([SEMVER], "int")], lambda v: functions.precedence(v)[1], True),
-    Function("patch", [([SEMVER], "int")], lambda v: functions.precedence(v)[2], True),
-    Function("url", [(["string"], URL)], functions.url_of),
-    Function("isURL", [(["string"], "bool")], functions.holds(functions.url_of)),
-    Function("getScheme", [([URL], "string")], lambda u: urlsplit(functions.text_of(u)).scheme, True),
-    Function("getHost", [([URL], "string")], functions.host_of, True),
-    Function(
-        "getHostname", [([URL], "string")], lambda u: re.sub(r":\d*$", "", functions.host_of(u)).strip("[]"), True
-    ),
-    Function("getPort", [([URL], "string")], lambda u: str(urlsplit(functions.text_of(u)).port or ""), True),
-    Function(
-        "getEscapedPath",
-        [([URL], "string")],
-        lambda u: quote(urlsplit(functions.text_of(u)).path, safe="%/:@!$&'()*+,;=~"),
-        True,
-    ),
-    Function(
-        "getQuery",
-        [([URL], "map<string, list<string>>")],
-        lambda u: parse_qs(urlsplit(functions.text_of(u)).query, keep_blank_values=True),
-        True,
-    ),
-    Function("ip", [(["string"], IP)], functions.ip_of),
-    Function("isIP", [(["string"], "bool")], functions.holds(functions.ip_of)),
-    Function("ip.isCanonical", [(["string"], "bool")], lambda text: functions.text_of(functions.ip_of(text)) == text),
-    Function("family", [([IP], "int")], lambda i: functions.address(i).version, True),
-    Function("isUnspecified", [([IP], "bool")], lambda i: functions.address(i).is_unspecified, True),
-    Function("isLoopback", [([IP], "bool")], lambda i: functions.address(i).is_loopback, True),
-    Function(
-        "isGlobalUnicast",
-        [([IP], "bool")],
-        lambda i: (
-            not any(
-                (
-                    functions.address(i).is_unspecified,
-                    functions.address(i).is_loopback,
-                    functions.address(i).is_multicast,
-                    functions.address(i).is_link_local,
-                )
-            )
-            and functions.text_of(i) != "255.255.255.255"
-        ),
-        True,
-    ),
-    Function("cidr", [(["string"], CIDR)], functions.cidr_of),
-    Function("isCIDR", [(["string"], "bool")], functions.holds(functions.cidr_of)),
-    Function("containsIP", [([CIDR, "string"], "bool"), ([CIDR, IP], "bool")], functions.contains_ip, True),
-    Function("containsCIDR", [([CIDR, "string"], "bool"), ([CIDR, CIDR], "bool")], functions.contains_cidr, True),
-    Function("ip", [([CIDR], IP)], lambda c: functions.ip_of(functions.text_of(c).partition("/")[0]), True),
-    Function("masked", [([CIDR], CIDR)], lambda c: functions.tagged("c", str(functions.network(c))), True),
-    Function("prefixLength", [([CIDR], "int")], lambda c: functions.network(c).prefixlen, True),
-    Function("find", [(["string", "string"], "string")], functions.find, True),
-    Function("findAll", [(["string", "string"], "list<string>")], functions.find_all, True),
-    Function("findAll", [(["string", "string", "int"], "list<string>")], functions.find_all, True),
-    Function("isSorted", _of_lists("bool"), functions.is_sorted, True, ["list"]),
-    Function(
-        "sum",
-        [([f"list<{one}>"], one) for one in ("int", "uint", "double", "duration")],
-        functions.total,
-        True,
-        ["list"],
-    ),
-    Function("min", _of_lists(), functions.best(min, "min"), True, ["list"]),
-    Function("max", _of_lists(), functions.best(max, "max"), True, ["list"]),
-    Function("indexOf", [(_ANY, "int")], functions.index_of, True, _ANY),
-    Function("lastIndexOf", [(_ANY, "int")], functions.last_index_of, True, _ANY),
-    Function("distinct", [(["list"], "list")], functions.distinct, True, ["list"]),
-    Function("flatten", [(["list"], "list")], functions.flatten, True, ["list"]),
-    Function("flatten", [(["list", "int"], "list")], functions.flatten, True, ["list", "int"]),
-    Function("slice", [(["list", "int", "int"], "list")], functions.part, True, ["list", "int", "int"]),
-    Function("sort", [(["list"], "list")], sorted, True, ["list"]),
-    Function("lists.range", [(["int"], "list<int>")], lambda n: list(range(n))),
-    Function("sets.contains", [(["list", "list"], "bool")], lambda a, b: all(one in a for one in b)),
-    Function("sets.intersects", [(["list", "list"], "bool")], lambda a, b: any(one in a for one in b)),
-    Function(
-        "sets.equivalent",
-        [(["list", "list"], "bool")],
-        lambda a, b: all(one in a for one in b) and all(one in b for one in a),
-    ),
+    _global("quantity", "string", Q, f.quantity_of),
+    _global("isQuantity", "string", "bool", f.holds(f.quantity_of)),
+    _member("sign", Q, "int", f.sign),
+    _member("isInteger", Q, "bool", f.holds(f.as_integer)),
+    _member("asInteger", Q, "int", f.as_integer),
+    _member("asApproximateFloat", Q, "double", f.as_float),
+    _either("add", [(Q, Q, Q), (Q, "int", Q)], f.add),
+    _either("sub", [(Q, Q, Q), (Q, "int", Q)], f.sub),
+    _orders("compareTo", "int", f.order),
+    _orders("isGreaterThan", "bool", f.greater),
+    _orders("isLessThan", "bool", f.less),
+    _global("semver", "string", SEMVER, f.semver_of),
+    _global("semver", "string bool", SEMVER, f.semver_of),
+    _global("isSemver", "string", "bool", f.holds(f.semver_of)),
+    _global("isSemver", "string bool", "bool", f.holds(f.semver_of)),
+    _member("major", SEMVER, "int", lambda v: f.precedence(v)[0]),
+    _member("minor", SEMVER, "int", lambda v: f.precedence(v)[1]),
+    _member("patch", SEMVER, "int", lambda v: f.precedence(v)[2]),
+    _global("url", "string", URL, f.url_of),
+    _global("isURL", "string", "bool", f.holds(f.url_of)),
+    _member("getScheme", URL, "string", f.scheme),
+    _member("getHost", URL, "string", f.host_of),
+    _member("getHostname", URL, "string", f.hostname),
+    _member("getPort", URL, "string", f.port),
+    _member("getEscapedPath", URL, "string", f.escaped_path),
+    _member("getQuery", URL, "map<string, list<string>>", f.query),
+    _global("ip", "string", IP, f.ip_of),
+    _global("isIP", "string", "bool", f.holds(f.ip_of)),
+    _global("ip.isCanonical", "string", "bool", lambda text: f.text_of(f.ip_of(text)) == text),
+    _member("family", IP, "int", lambda i: f.address(i).version),
+    _member("isUnspecified", IP, "bool", lambda i: f.address(i).is_unspecified),
+    _member("isLoopback", IP, "bool", lambda i: f.address(i).is_loopback),
+    _member("isLinkLocalUnicast", IP, "bool", lambda i: f.address(i).is_link_local),
+    _member("isLinkLocalMulticast", IP, "bool", f.is_local_multicast),
+    _member("isGlobalUnicast", IP, "bool", f.is_global),
+    _global("cidr", "string", CIDR, f.cidr_of),
+    _global("isCIDR", "string", "bool", f.holds(f.cidr_of)),
+    _either("containsIP", [(CIDR, "string", "bool"), (CIDR, IP, "bool")], f.contains_ip),
+    _either("containsCIDR", [(CIDR, "string", "bool"), (CIDR, CIDR, "bool")], f.contains_cidr),
+    _member("ip", CIDR, IP, lambda c: f.ip_of(f.text_of(c).partition("/")[0])),
+    _member("masked", CIDR, CIDR, lambda c: f.tagged("c", str(f.network(c)))),
+    _member("prefixLength", CIDR, "int", lambda c: f.network(c).prefixlen),
+    _member("find", "string string", "string", f.find),
+    _member("findAll", "string string", "list<string>", f.find_all),
+    _member("findAll", "string string int", "list<string>", f.find_all),
+    _lists("isSorted", _COMPARABLE, "bool", f.is_sorted),
+    _lists("sum", _NUMBERS, "", f.total),
+    _lists("min", _COMPARABLE, "", f.best(min, "min")),
+    _lists("max", _COMPARABLE, "", f.best(max, "max")),
+    Function("indexOf", [(_ANY, "int")], f.index_of, True, _ANY),
+    Function("lastIndexOf", [(_ANY, "int")], f.last_index_of, True, _ANY),
+    Function("distinct", [(["list"], "list")], f.distinct, True, ["list"]),
+    Function("flatten", [(["list"], "list")], f.flatten, True, ["list"]),
+    Function("flatten", [(["list", "int"], "list")], f.flatten, True, ["list", "int"]),
+    Function("slice", [(["list", "int", "int"], "list")], f.part, True, ["list", "int", "int"]),
+    _lists("sort", _COMPARABLE, "list", sorted),
+    _global("lists.range", "int", "list<int>", lambda n: list(range(n))),
+    _global("sets.contains", "list list", "bool", f.holds_all),
+    _global("sets.intersects", "list list", "bool", lambda a, b: any(one in a for one in b)),
+    _global("sets.equivalent", "list list", "bool", lambda a, b: f.holds_all(a, b) and f.holds_all(b, a)),
 )
 # Numbers of different types compare in Kubernetes; the evaluator does so anyway, the checker must be told.
 COMPARISONS: Final = [

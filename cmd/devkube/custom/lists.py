@@ -16,9 +16,16 @@ Node = Mapping[str, Any]
 
 def identity(value: Any) -> Hashable:
     """Equal values, and only they, have equal identities; 1 and true are different."""
+    if type(value) is str:
+        return value
     if isinstance(value, dict | list):
-        return json.dumps(value, sort_keys=True)
-    return type(value).__name__ if value is None else (type(value) is bool, value)
+        return ("json", json.dumps(value, sort_keys=True))
+    return (type(value) is bool, value)
+
+
+def same(new: Any, old: Any) -> bool:
+    """Equality that knows 1 from true."""
+    return bool(new == old) and identity(new) == identity(old)
 
 
 def key_of(item: Any, keys: Sequence[str]) -> Hashable:
@@ -53,11 +60,14 @@ def duplicates(node: Node, value: Any, path: str = "") -> Iterator[Cause]:
         items = node.get("items")
         if isinstance(items, Mapping):
             for index, item in enumerate(value):
-                yield from duplicates(items, item, f"{path}[{index}]")
+                if isinstance(item, dict | list):
+                    yield from duplicates(items, item, f"{path}[{index}]")
     elif isinstance(value, dict):
         values = node.get("additionalProperties")
         fields = node.get("properties") or {}
         for name, held in value.items():
+            if not isinstance(held, dict | list):
+                continue
             if name in fields:
                 yield from duplicates(fields[name], held, f"{path}.{name}" if path else name)
             elif isinstance(values, Mapping):
@@ -90,6 +100,8 @@ def ordered(node: Node) -> bool:
 
 def aligned(node: Node, new: Any, old: Any) -> Any:
     """`old` with its sets and maps in the order of `new`: what new does not hold comes last, in the old order."""
+    if new == old:
+        return old
     if isinstance(new, list) and isinstance(old, list):
         return _aligned_list(node, new, old)
     if isinstance(new, dict) and isinstance(old, dict):

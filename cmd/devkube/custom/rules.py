@@ -100,8 +100,9 @@ class CustomRules:
         found = [*self._schema(new, old, subresource), *self._scale(new, subresource)]
         if subresource != "status":
             found += self._embedded(new)
-        if old is None or not list(lists.duplicates(self.node, old)):
-            found += lists.duplicates(self.node, new)
+        repeated = list(lists.duplicates(self.node, new))
+        if repeated and (old is None or not any(lists.duplicates(self.node, old))):
+            found += repeated
         if self._checks is None:
             return found
         if any(cause.reason in causes.BLOCKING for cause in found):

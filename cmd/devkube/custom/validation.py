@@ -12,6 +12,7 @@ from devkube.custom import causes, formats, lists
 from devkube.errors import Cause
 
 Node = Mapping[str, Any]
+_JUNCTORS: Final = frozenset({"allOf", "anyOf", "oneOf", "not"})
 UNKNOWN: Final = object()  # there was no such value before
 _TYPES: Final = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
 
@@ -26,24 +27,24 @@ def validate(node: Node, value: Any, path: str = "", old: Any = UNKNOWN) -> list
 
 def _check(node: Node, value: Any, path: str, old: Any) -> list[Cause]:
     found: list[Cause] = []
-    if value is None:
+    kind = type(value)
+    if value is None or node.get("type") != _TYPES[kind]:
         _type(node, value, path, found)
-    else:
-        _type(node, value, path, found)
-        _combined(node, value, path, found, old)
-        if isinstance(value, str):
-            _string(node, value, path, found)
-        elif isinstance(value, dict):
-            _object(node, value, path, found, old)
-        elif isinstance(value, list):
-            _array(node, value, path, found, old)
-        elif not isinstance(value, bool):
-            _number(node, value, path, found)
+    if value is not None and not _JUNCTORS.isdisjoint(node):
+        _combined(node, value, path, found)
+    if kind is str:
+        _string(node, value, path, found)
+    elif kind is dict:
+        _object(node, value, path, found, old)
+    elif kind is list:
+        _array(node, value, path, found, old)
+    elif kind is int or kind is float:
+        _number(node, value, path, found)
     enum = node.get("enum")
-    if enum and not any((type(value) is type(one) and value == one) or _same_number(value, one) for one in enum):
+    if enum and not any((type(one) is kind and value == one) or _same_number(value, one) for one in enum):
         accepted = [one if isinstance(one, str) else causes.shown(one) for one in enum]
         found.append(causes.not_supported(path, value, accepted))
-    if found and old is not UNKNOWN and lists.identity(old) == lists.identity(value):
+    if found and old is not UNKNOWN and lists.same(value, old):
         return []
     return found
 
@@ -153,7 +154,7 @@ def _object(node: Node, value: dict[str, Any], path: str, found: list[Cause], ol
             found.append(causes.required(f"{path}.{name}" if path else name))
 
 
-def _combined(node: Node, value: Any, path: str, found: list[Cause], old: Any) -> None:
+def _combined(node: Node, value: Any, path: str, found: list[Cause]) -> None:
     """allOf, anyOf, oneOf, not. Of several alternatives that fail, the one with the fewest violations is told."""
 
     def tried(nodes: Iterable[Node]) -> list[list[Cause]]:

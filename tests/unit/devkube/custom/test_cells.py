@@ -1,0 +1,103 @@
+"""JSONPath and printer columns."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devkube.custom import cells
+
+OBJ: dict[str, Any] = {
+    "spec": {"n": 3, "names": ["a", "b", "c"], "a.b": 1, "on": True, "ratio": 0.5},
+    "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Old", "status": "False", "n": 2}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        (".spec.n", [3]),
+        (".spec.missing.deeper", []),
+        (".spec.names[0]", ["a"]),
+        (".spec.names[-1]", ["c"]),
+        (".spec.names[-4]", []),
+        (".spec.names[9]", []),
+        (".spec.names[1:]", ["b", "c"]),
+        (".spec.names[*]", ["a", "b", "c"]),
+        (".spec['n']", [3]),
+        (r".spec.a\.b", [1]),
+        ('.status.conditions[?(@.type=="Ready")].status', ["True"]),
+        (".status.conditions[?(@.type != 'Ready')].status", ["False"]),
+        (".status.conditions[?(@.n > 1)].type", ["Old"]),
+        (".status.conditions[?(@.n)].type", ["Old"]),
+        ("..status", [OBJ["status"], "True", "False"]),
+        (".", [OBJ]),
+    ],
+)
+def test_paths(path: str, found: list[Any]) -> None:
+    assert cells.parse(path)(OBJ) == found
+
+
+@pytest.mark.parametrize("path", [".a[", ".a[?(@", ".a[x]", ".a[]", ".a[?(@.b == x)]"])
+def test_what_is_no_path(path: str) -> None:
+    with pytest.raises(ValueError, match=r"unrecognized|Expecting"):
+        cells.parse(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "shown"),
+    [
+        ("string", "a", "a"),
+        ("string", 3, "3"),
+        ("string", True, "true"),
+        ("string", ["a"], '["a"]'),
+        ("integer", 3.0, 3),
+        ("integer", "3", None),
+        ("number", 3, 3),
+        ("boolean", True, True),
+        ("boolean", "true", None),
+        ("integer", True, None),
+        ("date", "1970-01-01T00:00:00Z", "100s"),
+        ("date", "yesterday", "<invalid>"),
+        ("string", None, None),
+    ],
+)
+def test_cells(kind: str, value: Any, shown: Any) -> None:
+    assert cells.cell(kind, [value], 100) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (-5, "<invalid>"),
+        (-1, "0s"),
+        (0.4, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (125, "2m5s"),
+        (700, "11m"),
+        (10799, "179m"),
+        (3 * 3600, "3h"),
+        (3 * 3600 + 60, "3h1m"),
+        (9 * 3600, "9h"),
+        (47 * 3600, "47h"),
+        (48 * 3600, "2d"),
+        (49 * 3600, "2d1h"),
+        (30 * 86400, "30d"),
+        (729 * 86400, "729d"),
+        (731 * 86400, "2y1d"),
+        (9 * 365 * 86400, "9y"),
+    ],
+)
+def test_ages(seconds: float, shown: str) -> None:
+    assert cells.human(seconds) == shown
+
+
+@given(st.text(st.sampled_from(".[]*?@('\"ab01:=)"), max_size=12))
+def test_any_text_is_a_path_or_refused(text: str) -> None:
+    try:
+        find = cells.parse(text)
+    except ValueError:
+        return
+    assert isinstance(find({"a": [{"b": 1}], "b": "x"}), list)
