@@ -33,6 +33,13 @@ def desired(world: Reader, key: Key) -> Outcome:
 
 def _told(key: Key, uid: str, reason: str, message: str) -> Outcome:
     event = Told(
-        about=key, uid=uid, api_version="v1", object_kind="Pod", type="Normal", reason=reason, message=message, transition="once"
-    )  # fmt: skip
+        about=key,
+        uid=uid,
+        api_version="v1",
+        object_kind="Pod",
+        type="Normal",
+        reason=reason,
+        message=message,
+        transition="once",
+    )
     return Outcome(intents=(event,))

@@ -50,18 +50,14 @@ class CacheBackends:
         return _of(world, namespace)
 
     def keys(self, world: World) -> Iterable[Key]:
-        kind = cachebackend.CACHE_BACKENDS
-        backends = [Key(kind, namespace, name) for namespace, name in sorted(world.objects.get(kind, {}))]
-        pods = [Key(core.PODS, namespace, name) for namespace, name in sorted(world.objects.get(core.PODS, {}))]
-        return [*backends, *pods]
+        return [*world.keys(cachebackend.CACHE_BACKENDS), *world.keys(core.PODS)]
 
     def desired(self, world: Reader, key: Key) -> Outcome:
         return podevents.desired(world, key) if key.kind == core.PODS else desired.desired(world, key)
 
 
 def _of(world: World, namespace: str, always: Key | None = None) -> list[Key]:
-    kind = cachebackend.CACHE_BACKENDS
-    found = [Key(kind, *name) for name in sorted(world.objects.get(kind, {})) if name[0] == namespace]
+    found = world.keys(cachebackend.CACHE_BACKENDS, namespace)
     return found if always is None or always in found else [*found, always]
 
 

@@ -98,10 +98,11 @@ def _seen(world: World, stored: store.Stored, seen: events.ObjectSeen) -> Callab
     )  # an object that does not decode exists all the same
 
     def change() -> None:
-        old = world.objects.setdefault(key.kind, {}).get((key.namespace, key.name))
+        space = world.objects.setdefault(key.kind, {}).setdefault(key.namespace, {})
+        old = space.get(key.name)
         if old is not None and old.uid != known.uid:
             _forget(world, key)
-        world.objects[key.kind][key.namespace, key.name] = known
+        space[key.name] = known
 
     return change
 
@@ -110,9 +111,11 @@ def _gone(world: World, stored: store.Stored, gone: events.ObjectGone) -> Callab
     key = _key(stored.subject)
 
     def change() -> None:
-        known = world.objects.get(key.kind, {}).get((key.namespace, key.name))
+        known = world.find(key)
         if known is not None and known.uid == gone.uid:
-            del world.objects[key.kind][key.namespace, key.name]
+            del world.objects[key.kind][key.namespace][key.name]
+            if not world.objects[key.kind][key.namespace]:
+                del world.objects[key.kind][key.namespace]
             _forget(world, key)
 
     return change

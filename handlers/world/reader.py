@@ -52,7 +52,7 @@ class Reader:
         key = Key(kind, namespace, name)
         found = self._live.get(key)
         if found is None and (kind, namespace) not in self._whole:
-            found = self._world.objects.get(kind, {}).get((namespace, name))
+            found = self._world.find(key)
             if found is None:
                 self._require(kind)
         self.reads[str(key)] = 0 if found is None else found.sequence
@@ -72,9 +72,10 @@ class Reader:
             yield from ((k, v) for k, v in self._live.items() if k.kind == kind and k.namespace == namespace)
             return
         self._require(kind)
-        for (ns, name), known in self._world.objects.get(kind, {}).items():
-            if namespace is None or ns == namespace:
-                key = Key(kind, ns, name)
+        spaces = self._world.objects.get(kind, {})
+        for space in spaces if namespace is None else [namespace]:
+            for name, known in spaces.get(space, {}).items():
+                key = Key(kind, space, name)
                 yield key, self._live.get(key, known)
 
     def _require(self, kind: str) -> None:
@@ -88,12 +89,12 @@ class Reader:
 
     def status_position(self, key: Key) -> int:
         """The sequence of the event that `status` comes from: it names a change of that status."""
-        applied, known = self._newer(key), self._world.objects.get(key.kind, {}).get((key.namespace, key.name))
+        applied, known = self._newer(key), self._world.find(key)
         return applied.sequence if applied is not None else known.sequence if known is not None else 0
 
     def _newer(self, key: Key) -> Applied | None:
         applied = self._world.applied.get(key)
-        known = self._world.objects.get(key.kind, {}).get((key.namespace, key.name))
+        known = self._world.find(key)
         if applied is None or applied.status is None or known is None or applied.uid != known.uid:
             return None
         return applied if applied.sequence > known.sequence else None

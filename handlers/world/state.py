@@ -82,7 +82,7 @@ class World:
     sequence: int = 0
     now_ns: int = 0
     contact_ns: int = 0
-    objects: dict[str, dict[tuple[str, str], Known]] = field(default_factory=dict)
+    objects: dict[str, dict[str, dict[str, Known]]] = field(default_factory=dict)  # kind -> namespace -> name
     listed: dict[str, Listed] = field(default_factory=dict)
     applied: dict[Key, Applied] = field(default_factory=dict)
     told: dict[str, dict[str, int]] = field(default_factory=dict)  # reconciled key -> names of its Events -> sequence
@@ -91,3 +91,12 @@ class World:
     epoch: int = 0
     leader: str = ""
     skipped: list[Skipped] = field(default_factory=list)
+
+    def find(self, key: Key) -> Known | None:
+        return self.objects.get(key.kind, {}).get(key.namespace, {}).get(key.name)
+
+    def keys(self, kind: str, namespace: str | None = None) -> list[Key]:
+        """Keys of a kind, of one namespace or of all, in order."""
+        spaces = self.objects.get(kind, {})
+        chosen = sorted(spaces) if namespace is None else [namespace]
+        return [Key(kind, space, name) for space in chosen for name in sorted(spaces.get(space, {}))]
