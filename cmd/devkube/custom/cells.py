@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from devkube.builtin.podcells import human
 from devkube.custom import formats
 from devkube.kinds import Column
 
@@ -132,34 +133,6 @@ def cell(kind: str, found: list[Any], now: float) -> Any:
 
 def _age(text: str, now: float) -> str:
     try:
-        return human(now - formats.parse_datetime(text).timestamp())
+        return human(int(now - formats.parse_datetime(text).timestamp()))
     except ValueError:
         return "<invalid>"
-
-
-def human(elapsed: float) -> str:
-    """A duration in seconds as kubectl shows ages: two units at most, and one where that is precise enough."""
-    seconds = int(elapsed)
-    if seconds < -1:
-        return "<invalid>"
-    if seconds < 120:
-        return f"{max(seconds, 0)}s"
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if minutes < 10:
-        return _two(minutes, "m", seconds % 60, "s")
-    if minutes < 180:
-        return f"{minutes}m"
-    if hours < 8:
-        return _two(hours, "h", minutes % 60, "m")
-    if hours < 48:
-        return f"{hours}h"
-    if hours < 192:
-        return _two(days, "d", hours % 24, "h")
-    if days < 730:
-        return f"{days}d"
-    years = days // 365
-    return _two(years, "y", days % 365, "d") if years < 8 else f"{years}y"
-
-
-def _two(most: int, unit: str, rest: int, small: str) -> str:
-    return f"{most}{unit}{rest}{small}" if rest else f"{most}{unit}"

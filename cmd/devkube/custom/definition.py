@@ -8,7 +8,8 @@ Left out: estimated costs of rules, and approval of groups under k8s.io.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from devkube.custom import causes, cells, fieldpath, names, schemas
+from devkube.builtin import names
+from devkube.custom import causes, cells, fieldpath, schemas
 from devkube.errors import Cause
 from devkube.kinds import Object
 
@@ -101,7 +102,7 @@ def _spec(spec: Mapping[str, Any]) -> Iterator[Cause]:
     group, scope = spec.get("group") or "", spec.get("scope") or ""
     if not group:
         yield causes.required("spec.group")
-    elif wrong := names.dns1123(group):
+    elif wrong := ",".join(names.dns_subdomain(group)):
         yield causes.invalid("spec.group", group, wrong)
     elif "." not in group:
         yield causes.invalid("spec.group", group, "should be a domain with at least one dot")
@@ -134,7 +135,7 @@ def _versions(versions: list[Mapping[str, Any]]) -> Iterator[Cause]:
 
 def _version(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
     name = version.get("name") or ""
-    if wrong := names.dns1035(name):
+    if wrong := ",".join(names.dns_1035_label(name)):
         yield causes.invalid(f"{path}.name", name, wrong)
     warning = version.get("deprecationWarning")
     if warning is not None:
@@ -239,14 +240,14 @@ def _names(called: Mapping[str, Any]) -> Iterator[Cause]:
         kind = name in ("kind", "listKind")
         if not value:
             yield causes.required(f"spec.names.{name}")
-        elif wrong := names.dns1035(value.lower() if kind else value):
+        elif wrong := ",".join(names.dns_1035_label(value.lower() if kind else value)):
             prefix = "may have mixed case, but should otherwise match: " if kind else ""
             yield causes.invalid(f"spec.names.{name}", value, prefix + wrong)
     if called.get("kind") and called.get("kind") == called.get("listKind"):
         yield causes.invalid("spec.names.listKind", called["listKind"], "kind and listKind may not be the same")
     for field in ("shortNames", "categories"):
         for index, value in enumerate(called.get(field) or ()):
-            if wrong := names.dns1035(value):
+            if wrong := ",".join(names.dns_1035_label(value)):
                 yield causes.invalid(f"spec.names.{field}[{index}]", value, wrong)
 
 

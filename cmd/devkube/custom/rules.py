@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from devkube.builtin import names
 from devkube.builtin.document import document
-from devkube.custom import causes, cel, cells, lists, names, structural, validation
+from devkube.custom import causes, cel, cells, lists, structural, validation
 from devkube.errors import Cause, bad_request
 from devkube.kinds import Column, FieldValidation, Object
 from devkube.schema import Schema
@@ -145,7 +146,7 @@ class CustomRules:
                 elif name == "apiVersion" and value.count("/") > 1:
                     detail = f"unexpected GroupVersion string: {value}"
                     yield causes.invalid(f"{path}.{name}", value, detail)
-                elif name == "kind" and (wrong := names.dns1035(value.lower())):
+                elif name == "kind" and (wrong := ",".join(names.dns_1035_label(value.lower()))):
                     detail = f"may have mixed case, but should otherwise match: {wrong}"
                     yield causes.invalid(f"{path}.{name}", value, detail)
 

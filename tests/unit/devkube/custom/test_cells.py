@@ -67,33 +67,6 @@ def test_cells(kind: str, value: Any, shown: Any) -> None:
     assert cells.cell(kind, [value], 100) == shown
 
 
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [
-        (-5, "<invalid>"),
-        (-1, "0s"),
-        (0.4, "0s"),
-        (119, "119s"),
-        (120, "2m"),
-        (125, "2m5s"),
-        (700, "11m"),
-        (10799, "179m"),
-        (3 * 3600, "3h"),
-        (3 * 3600 + 60, "3h1m"),
-        (9 * 3600, "9h"),
-        (47 * 3600, "47h"),
-        (48 * 3600, "2d"),
-        (49 * 3600, "2d1h"),
-        (30 * 86400, "30d"),
-        (729 * 86400, "729d"),
-        (731 * 86400, "2y1d"),
-        (9 * 365 * 86400, "9y"),
-    ],
-)
-def test_ages(seconds: float, shown: str) -> None:
-    assert cells.human(seconds) == shown
-
-
 @given(st.text(st.sampled_from(".[]*?@('\"ab01:=)"), max_size=12))
 def test_any_text_is_a_path_or_refused(text: str) -> None:
     try:
