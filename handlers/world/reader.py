@@ -97,7 +97,7 @@ class Reader:
         known = self._world.find(key)
         if applied is None or applied.status is None or known is None or applied.uid != known.uid:
             return None
-        return applied if applied.sequence > known.sequence else None
+        return None if _reflects(known, applied) else applied
 
     def applied(self, key: Key) -> Applied | None:
         """Our last write to an object, for rates and baselines."""
@@ -116,3 +116,11 @@ class Reader:
     def settings(self, role: str) -> dict[str, Any]:
         self.reads[f"settings//{role}"] = 0 if role not in self._world.settings else 1
         return dict(self._world.settings.get(role, {}))
+
+
+def _reflects(known: Known, applied: Applied) -> bool:
+    """Whether an observation came after our write. The log's order does not tell: what was changed before the write may
+    be observed after it. Resource versions do (they are comparable numbers since Kubernetes 1.35, and always were)."""
+    if known.resource_version.isdigit() and applied.resource_version.isdigit():
+        return int(known.resource_version) >= int(applied.resource_version)
+    return known.sequence > applied.sequence
