@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import natsserver
+from tests.support import kubernetes, natsserver
 
 #: Where every test must run (CI) the machine may be shared: there the cap only catches what runs away.
 SLACK = 5 if os.environ.get("WARMLOG_REQUIRE_REAL") == "1" else 1
@@ -35,8 +35,8 @@ def pytest_sessionstart() -> None:
     asyncio.set_event_loop(None)
 
 
-def pytest_report_header() -> str:
-    return f"nats-server: {natsserver.choice()}"
+def pytest_report_header() -> list[str]:
+    return [f"nats-server: {natsserver.choice()}", f"kubernetes: {kubernetes.choice()}"]
 
 
 @pytest.fixture

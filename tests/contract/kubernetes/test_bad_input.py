@@ -1,0 +1,84 @@
+"""What is no request gets a status that says so. Excluded: fuzzing (tests/fuzz), broken CRDs (test_crds)."""
+
+import pytest
+
+from tests.support.kubeobjects import configmap, deployment, pod
+from tests.support.kubernetes import Client, Space
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['{"apiVersion": "v1", "kind": "ConfigMap"', "", "null", "[]", '"text"', "{}}", '{"metadata": []}', "\x00"],
+    ids=["cut", "empty", "null", "list", "text", "brace", "wrong-type", "binary"],
+)
+async def test_a_body_that_is_no_object_is_a_bad_request(kube: Client, space: Space, body: str) -> None:
+    """The decoder's words in a 400 (an empty name in a 422 where the object decodes to nothing)."""
+    answer = await kube.call("POST", space.configmaps, body)
+    assert answer.status in (400, 422), answer.told
+    assert answer.body["kind"] == "Status"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("replicas", "three"), ("paused", "yes"), ("template", []), ("selector", "a=b"), ("minReadySeconds", 1.5)],
+)
+async def test_a_value_of_the_wrong_type_names_its_field(kube: Client, space: Space, field: str, value: object) -> None:
+    """json: cannot unmarshal … into Go struct field …: 400."""
+    answer = await kube.post(space.deployments, deployment("d", spec={field: value}))
+    answer.refused(400, "BadRequest", 'Deployment in version "v1" cannot be handled as a Deployment', field)
+
+
+async def test_a_quantity_that_is_none(kube: Client, space: Space) -> None:
+    """Quantities are parsed by the decoder: 400 with its explanation."""
+    body = pod("a")
+    body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "much"}}
+    answer = await kube.post(space.pods, body)
+    answer.refused(400, "BadRequest", "quantities must match the regular expression")
+
+
+async def test_a_body_beyond_three_mebibytes_is_too_large(kube: Client, space: Space) -> None:
+    """MaxRequestBodyBytes: 413."""
+    answer = await kube.post(space.configmaps, configmap("a", {"k": "x" * (3 * 2**20 + 1)}))
+    answer.refused(413, "RequestEntityTooLarge", "limit is 3145728")
+
+
+async def test_a_configmap_has_one_mebibyte(kube: Client, space: Space) -> None:
+    """MaxSecretSize, for Secrets and ConfigMaps."""
+    answer = await kube.post(space.configmaps, configmap("a", {"k": "x" * (2**20 + 1)}))
+    answer.refused(422, "Invalid", "Too long: may not be more than 1048576 bytes")
+
+
+async def test_several_violations_are_told_together(kube: Client, space: Space) -> None:
+    """One message with all, and a cause for each."""
+    body = pod("a", {"name": "UPPER", "image": ""}, {"name": "ok", "image": "i", "ports": [{"containerPort": 0}]})
+    answer = await kube.post(space.pods, body)
+    told = answer.refused(422, "Invalid", 'Pod "a" is invalid: [')
+    assert {
+        ("spec.containers[0].name", "FieldValueInvalid"),
+        ("spec.containers[0].image", "FieldValueRequired"),
+        ("spec.containers[1].ports[0].containerPort", "FieldValueRequired"),
+    } <= set(answer.causes)
+    assert told["details"]["name"] == "a"
+    assert told["details"]["kind"] == "Pod"
+
+
+async def test_nesting_has_an_end(kube: Client, space: Space) -> None:
+    """Ten thousand levels are refused, and the server lives."""
+    body = '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": ' + '{"a":' * 20_000 + "1" + "}" * 20_000 + "}"
+    answer = await kube.call("POST", space.configmaps, body)
+    assert answer.status in (400, 422), answer.told
+    await kube.read(space.configmaps)
+
+
+@pytest.mark.parametrize("query", [{"limit": "many"}, {"timeoutSeconds": "soon", "watch": "true"}])
+async def test_parameters_that_are_no_numbers_are_refused(kube: Client, space: Space, query: dict[str, str]) -> None:
+    """Query parameters are decoded like bodies."""
+    answer = await kube.get(space.pods, **query)
+    assert answer.status in (400, 500), answer.told
+    assert next(iter(query.values())) in answer.told
+
+
+async def test_names_in_urls_are_checked(kube: Client, space: Space) -> None:
+    """No object can have such a name: not found, never an error of the server."""
+    for name in ("a%20b", "%25", "A" * 300):
+        assert (await kube.get(f"{space.configmaps}/{name}")).status in (400, 404), name

@@ -1,0 +1,154 @@
+"""Server-side tables, as kubectl get asks for them, and metadata-only answers."""
+
+import pytest
+
+from tests.support.kubeobjects import configmap, container, crd, custom, deployment, pod, version
+from tests.support.kubernetes import Client, Space, eventually
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+
+
+async def table(kube: Client, path: str, **query: str) -> tuple[list[tuple[str, int]], list[list[object]]]:
+    """Columns as (name, priority) and the cells of each row."""
+    told = (await kube.call("GET", path, accept=TABLE, query=query)).ok(200)
+    assert (told["kind"], told["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    columns = [(column["name"], column["priority"]) for column in told["columnDefinitions"]]
+    return columns, [row["cells"] for row in told["rows"]]
+
+
+async def test_pods_have_their_columns(kube: Client, space: Space) -> None:
+    """The printers' columns; those of -o wide have priority 1."""
+    await kube.create(space.pods, pod("a", container("x"), container("y"), spec={"nodeName": "n1"}))
+    columns, (cells,) = await table(kube, space.pods)
+    assert columns == [
+        ("Name", 0),
+        ("Ready", 0),
+        ("Status", 0),
+        ("Restarts", 0),
+        ("Age", 0),
+        ("IP", 1),
+        ("Node", 1),
+        ("Nominated Node", 1),
+        ("Readiness Gates", 1),
+    ]
+    assert cells[:3] == ["a", "0/2", "Pending"]
+    assert str(cells[3]) == "0"
+    assert cells[5:] == ["<none>", "n1", "<none>", "<none>"]
+
+
+async def test_a_pod_s_state_is_told_in_a_word(kube: Client, space: Space) -> None:
+    """The reason of a waiting container wins over the phase; restarts are summed."""
+    await kube.create(space.pods, pod("a"))
+    waiting = {"name": "main", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 4}
+    state = {**waiting, "ready": False, "image": "", "imageID": "", "lastState": {}}
+    (await kube.merge(f"{space.pods}/a/status", {"status": {"phase": "Running", "containerStatuses": [state]}})).ok()
+    _, (cells,) = await table(kube, space.pods)
+    assert (cells[1], cells[2], str(cells[3])) == ("0/1", "CrashLoopBackOff", "4")
+
+
+async def test_deployments_count_what_is_ready(kube: Client, space: Space) -> None:
+    """Ready, up to date, available; containers, images and selector when wide."""
+    await kube.create(space.deployments, deployment("d", replicas=3))
+    columns, (cells,) = await table(kube, space.deployments)
+    assert [name for name, _ in columns] == [
+        "Name",
+        "Ready",
+        "Up-to-date",
+        "Available",
+        "Age",
+        "Containers",
+        "Images",
+        "Selector",
+    ]
+    assert (cells[0], cells[1], cells[3]) == ("d", "0/3", 0)
+    assert cells[5:] == ["main", "registry.example/app:1", "app=d"]
+
+
+async def test_one_object_is_a_table_of_one_row(kube: Client, space: Space) -> None:
+    """kubectl get NAME."""
+    await kube.create(space.configmaps, configmap("a", {"k": "v"}))
+    columns, rows = await table(kube, f"{space.configmaps}/a")
+    assert [name for name, _ in columns] == ["Name", "Data", "Age"]
+    assert rows[0][:2] == ["a", 1]
+
+
+@pytest.mark.parametrize(("include", "kind"), [(None, "PartialObjectMetadata"), ("Object", "Pod"), ("None", None)])
+async def test_rows_carry_what_is_asked_for(kube: Client, space: Space, include: str | None, kind: str | None) -> None:
+    """includeObject: metadata by default, for labels and sorting."""
+    await kube.create(space.pods, pod("a", labels={"l": "1"}))
+    query = {} if include is None else {"includeObject": include}
+    told = (await kube.call("GET", space.pods, accept=TABLE, query=query)).ok(200)
+    row = told["rows"][0]
+    assert (row.get("object") or {}).get("kind") == kind
+    if kind is not None:
+        assert row["object"]["metadata"]["labels"] == {"l": "1"}
+
+
+async def test_tables_have_pages_too(kube: Client, space: Space) -> None:
+    """The list's metadata is the table's."""
+    for name in "ab":
+        await kube.create(space.pods, pod(name))
+    told = (await kube.call("GET", space.pods, accept=TABLE, query={"limit": "1"})).ok(200)
+    assert told["metadata"]["continue"]
+    assert len(told["rows"]) == 1
+
+
+async def test_a_crd_prints_its_columns(kube: Client, space: Space) -> None:
+    """additionalPrinterColumns instead of Age: types, priorities, what is missing is null, dates become ages."""
+    columns = [
+        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+        {"name": "Color", "type": "string", "jsonPath": ".spec.color", "priority": 1},
+        {"name": "Born", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    ]
+    schema = {
+        "spec": {"type": "object", "properties": {"size": {"type": "integer"}, "color": {"type": "string"}}},
+    }
+    await kube.create(CRDS, crd(space.group, version(schema=schema, additionalPrinterColumns=columns)))
+    path = space.of(f"{space.group}/v1", "widgets")
+    await eventually(lambda: kube.create(path, custom(space.group, "a", {"size": 7})))
+    found, (cells,) = await table(kube, path)
+    assert found == [("Name", 0), ("Size", 0), ("Color", 1), ("Born", 0)]
+    assert cells[:3] == ["a", 7, None]
+    assert str(cells[3]).endswith("s")
+
+
+async def test_a_crd_without_columns_has_an_age(kube: Client, space: Space) -> None:
+    """The default of printer columns."""
+    await kube.create(CRDS, crd(space.group))
+    path = space.of(f"{space.group}/v1", "widgets")
+    await eventually(lambda: kube.create(path, custom(space.group, "a", {"size": 7})))
+    columns, _ = await table(kube, path)
+    assert [name for name, _ in columns] == ["Name", "Age"]
+
+
+async def test_an_empty_table_has_columns(kube: Client, space: Space) -> None:
+    """rows is a list, so that kubectl says that nothing was found."""
+    columns, rows = await table(kube, space.pods)
+    assert rows == []
+    assert columns[0][0] == "Name"
+
+
+async def test_metadata_alone(kube: Client, space: Space) -> None:
+    """PartialObjectMetadata of one object and PartialObjectMetadataList."""
+    made = await kube.create(space.pods, pod("a"))
+    one = (await kube.call("GET", f"{space.pods}/a", accept=PARTIAL)).ok(200)
+    assert (one["kind"], one["apiVersion"], set(one)) == (
+        "PartialObjectMetadata",
+        "meta.k8s.io/v1",
+        {"kind", "apiVersion", "metadata"},
+    )
+    assert one["metadata"] == made["metadata"]
+    many = (await kube.call("GET", space.pods, accept=PARTIAL_LIST)).ok(200)
+    assert many["kind"] == "PartialObjectMetadataList"
+    assert [item["metadata"]["name"] for item in many["items"]] == ["a"]
+
+
+@pytest.mark.parametrize("accept", ["as=Table;v=v9;g=meta.k8s.io", "as=Nothing;v=v1;g=meta.k8s.io"])
+async def test_a_form_that_does_not_exist_is_not_acceptable(kube: Client, space: Space, accept: str) -> None:
+    """406, unless plain JSON is accepted as well."""
+    assert (await kube.call("GET", space.pods, accept=f"application/json;{accept}")).status == 406
+    answer = await kube.call("GET", space.pods, accept=f"application/json;{accept},application/json")
+    assert answer.ok(200)["kind"] == "PodList"
