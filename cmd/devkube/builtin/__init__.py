@@ -16,6 +16,6 @@ file of the package kubernetes-validate at the first use of a kind.
     defaults, poddefaults        upstream's defaults, kind by kind
     prepares                     first statuses, selectors of Jobs, data of Secrets
     pods, containers, podchanges what a Pod's spec must hold and what of it may change
-    workloads, services, others  the rules of all other kinds
+    workloads, services, eventrules, others    the rules of all other kinds
     columns, cells, podcells     what `kubectl get` shows
 """

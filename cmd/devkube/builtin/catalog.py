@@ -8,7 +8,7 @@ volume attributes, storage versions. A kind that is kept without being enforced 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from devkube.builtin import columns, others, podchanges, services, workloads
+from devkube.builtin import columns, eventrules, others, podchanges, services, workloads
 from devkube.builtin.defaults import DEFAULTS
 from devkube.builtin.prepares import PREPARES
 from devkube.builtin.rules import Behaviour, BuiltinRules, Validate
@@ -50,6 +50,7 @@ NOT_ENFORCED = frozenset(("LimitRange", "ResourceQuota"))
 VALIDATES: Mapping[str, Validate] = {
     "Pod": podchanges.pod,
     "Service": services.service,
+    "Event": eventrules.event,
     **workloads.VALIDATES,
     **others.VALIDATES,
 }

@@ -199,8 +199,8 @@ def handler(found: Json, at: str) -> Iterator[Cause]:
     here, action = f"{at}.{given[0]}", found[given[0]]
     if given[0] == "exec" and not action.get("command"):
         yield required(f"{here}.command")
-    if "port" in action:
-        yield from port(action["port"], f"{here}.port")
+    if given[0] in ("httpGet", "tcpSocket", "grpc"):
+        yield from port(action.get("port", 0), f"{here}.port")
 
 
 def port(value: int | str, at: str) -> Iterator[Cause]:

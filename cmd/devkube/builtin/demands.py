@@ -78,7 +78,13 @@ VALUES: Mapping[str, tuple[str, ...]] = {
 }
 # Required by the schema, yet upstream takes their zero value.
 OPTIONAL = frozenset(
-    ("HTTPHeader.value", "Sysctl.value", "ISCSIVolumeSource.lun", "TokenReviewSpec.token", "SleepAction.seconds")
+    (
+        *("HTTPHeader.value", "Sysctl.value", "ISCSIVolumeSource.lun", "TokenReviewSpec.token", "SleepAction.seconds"),
+        # Numbers: zero is out of their range, and that is what is told.
+        *("ServicePort.port", "EventSeries.count", "HTTPGetAction.port", "TCPSocketAction.port", "GRPCAction.port"),
+        *("TopologySpreadConstraint.maxSkew", "HorizontalPodAutoscalerSpec.maxReplicas"),
+        *("PreferredSchedulingTerm.weight", "WeightedPodAffinityTerm.weight"),
+    )
 )
 WHY = {
     "PolicyRule.verbs": "verbs must contain at least one value",

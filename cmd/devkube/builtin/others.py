@@ -260,12 +260,12 @@ def disruption_budget(new: Object, old: Object | None, subresource: str) -> Iter
 
 def autoscaler(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     spec = new.get("spec") or {}
-    low, high = spec.get("minReplicas", 1), spec.get("maxReplicas")
+    low, high = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
     if low < 1:
         yield invalid("spec.minReplicas", low, "must be greater than or equal to 1")
-    if high is not None and high < 1:
+    if high < 1:
         yield invalid("spec.maxReplicas", high, "must be greater than 0")
-    elif high is not None and high < low:
+    elif high < low:
         yield invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`")
 
 

@@ -62,7 +62,7 @@ def _condition(status: Json, kind: str) -> Json:
 def summary(pod: Object) -> tuple[str, str, int, str]:
     """Ready (`1/2`), status, restarts, and when the last restart was (RFC 3339, may be empty)."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    sidecars = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
+    sidecars = {one.get("name") for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
     total = len(spec.get("containers") or ()) + len(sidecars)
     gated = _condition(status, "PodScheduled").get("reason") == "SchedulingGated"
     reason = "SchedulingGated" if gated else status.get("reason") or status.get("phase") or ""
@@ -88,7 +88,7 @@ def _last(one: Json) -> str:
     return str(((one.get("lastState") or {}).get("terminated") or {}).get("finishedAt") or "")
 
 
-def _initial(spec: Json, status: Json, sidecars: set[str]) -> tuple[str, int, int, list[str]]:
+def _initial(spec: Json, status: Json, sidecars: set[Any]) -> tuple[str, int, int, list[str]]:
     """Of init containers: what is waited for (empty if nothing), ready sidecars, restarts, last ends."""
     ready, restarts, ends = 0, 0, []
     for index, one in enumerate(status.get("initContainerStatuses") or ()):

@@ -65,8 +65,8 @@ class BuiltinRules:
         return warnings + (unknown if validation == "Warn" else [])
 
     def _refused(self, why: str) -> str:
-        version = f"{self.group}/{self.version}" if self.group else self.version
-        return f'{self.kind} in version "{version}" cannot be handled as a {self.kind}: {why}'
+        # Upstream leaves the group out.
+        return f'{self.kind} in version "{self.version}" cannot be handled as a {self.kind}: {why}'
 
     def default(self, obj: Object) -> None:
         for one in self.behaviour.defaults:

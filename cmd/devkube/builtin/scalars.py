@@ -65,7 +65,7 @@ def quantity(text: str) -> str:
 
 
 _SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
-_MICRO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
+_MICRO = re.compile(r"[^.]{19}\.\d{6}(Z|[+-]\d\d:\d\d)", re.ASCII)
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
@@ -89,10 +89,12 @@ def time(text: str) -> str:
 
 
 def micro_time(text: str) -> str:
-    moment = _moment(text, "2006-01-02T15:04:05.000000Z07:00")
-    if _MICRO.fullmatch(text):
-        return text
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+    """Exactly six digits, as Go's layout has them."""
+    layout = "2006-01-02T15:04:05.000000Z07:00"
+    moment = _moment(text, layout)
+    if not _MICRO.fullmatch(text):
+        raise ValueError(f'parsing time "{text}" as "{layout}": cannot parse "{text[19:]}" as ".000000"')
+    return text if text.endswith("Z") else moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
 
 
 _DURATION = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)", re.ASCII)

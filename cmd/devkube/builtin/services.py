@@ -121,18 +121,16 @@ def _ports(spec: Mapping[str, Any], kind: str | None, headless: bool) -> Iterato
     ports = spec.get("ports") or ()
     seen: set[Any] = set()
     for index, port in enumerate(ports):
-        at, name, number = f"spec.ports[{index}]", port.get("name"), port.get("port")
+        at, name, number = f"spec.ports[{index}]", port.get("name"), port.get("port", 0)
         if name:
             yield from names.check(f"{at}.name", name, names.dns_label)
             if name in seen:
                 yield duplicate(f"{at}.name", name)
         elif len(ports) > 1:
             yield required(f"{at}.name")
-        if number is not None:
-            for text in names.port_number(number):
-                yield invalid(f"{at}.port", number, text)
-        if "targetPort" in port:
-            yield from port_or_name(port["targetPort"], f"{at}.targetPort")
+        for text in names.port_number(number):
+            yield invalid(f"{at}.port", number, text)
+        yield from port_or_name(port.get("targetPort", 0), f"{at}.targetPort")
         node_port, protocol = port.get("nodePort"), port.get("protocol")
         if node_port and kind == "ClusterIP":
             yield forbidden(f"{at}.nodePort", "may not be used when `type` is 'ClusterIP'")

@@ -71,6 +71,13 @@ def test_wrong_types_are_bad_requests(catalog: Catalog, obj: Object, message: st
     assert f'Pod in version "v1" cannot be handled as a Pod: {message}' in caught.value.message
 
 
+def test_the_group_is_not_named(catalog: Catalog) -> None:
+    found = catalog.of_kind("apps/v1", "Deployment")
+    assert found is not None
+    with pytest.raises(StatusError, match=r'^Deployment in version "v1" cannot be handled as a Deployment: '):
+        found.rules.decode({"spec": 1}, validation="Ignore")
+
+
 def unknown() -> Object:
     return {"spec": {"contaners": [], "containers": [{"name": "a"}, {"name": "b", "imge": "x"}]}, "sepc": {}}
 

@@ -86,8 +86,11 @@ def test_times_are_utc_and_whole_seconds(text: str, canonical: str) -> None:
 
 
 def test_micro_times_keep_six_digits() -> None:
-    assert scalars.micro_time("2026-11-30T10:00:00.1Z") == "2026-11-30T10:00:00.100000Z"
-    assert scalars.micro_time("2026-11-30T10:00:00Z") == "2026-11-30T10:00:00.000000Z"
+    assert scalars.micro_time("2026-11-30T10:00:00.100000Z") == "2026-11-30T10:00:00.100000Z"
+    assert scalars.micro_time("2026-11-30T10:00:00.000001+02:00") == "2026-11-30T08:00:00.000001Z"
+    for text in ("2026-11-30T10:00:00.1Z", "2026-11-30T10:00:00Z", "2026-11-30T10:00:00.1234567Z", "soon"):
+        with pytest.raises(ValueError, match="parsing time"):
+            scalars.micro_time(text)
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-02-31T00:00:00Z", "2026-11-30", "2026-11-30 10:00:00Z"])
