@@ -31,6 +31,15 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+def alike(one: Any, other: Any) -> bool:
+    """Whether what Python finds equal is so for structured-merge-diff: 1 and 1.0 are, 1 and true are not."""
+    if one.__class__ is dict:
+        return all(alike(item, other[key]) for key, item in one.items())
+    if one.__class__ is list:
+        return all(map(alike, one, other))
+    return (one.__class__ is bool) == (other.__class__ is bool)
+
+
 def check_depth(value: Any, what: str) -> None:
     """400 for JSON nested deeper than MAX_DEPTH. `what` begins the message."""
     layer, depth = [value], 0
@@ -48,13 +57,16 @@ def check_depth(value: Any, what: str) -> None:
 
 
 def compact(value: Any) -> str:
-    """JSON with sorted keys and no spaces, as Go writes it (it escapes HTML; whole floats are integers)."""
-    if value.__class__ is str:
-        text = encode_basestring(value)
-    elif value.__class__ is float and value.is_integer() and abs(value) < 1e21:
-        text = str(int(value))
-    else:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    """JSON with sorted keys and no spaces, as Go writes it: HTML is escaped, whole floats are integers."""
+    if value.__class__ is dict:
+        return "{" + ",".join(f"{compact(key)}:{compact(value[key])}" for key in sorted(value)) + "}"
+    if value.__class__ is list:
+        return "[" + ",".join(map(compact, value)) + "]"
+    if value.__class__ is float and value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
+    if value.__class__ is not str:
+        return json.dumps(value)
+    text = encode_basestring(value)
     if "<" in text or ">" in text or "&" in text or "\u2028" in text or "\u2029" in text:
         for found in "<>&\u2028\u2029":
             text = text.replace(found, f"\\u{ord(found):04x}")
