@@ -41,7 +41,7 @@ _RETURNED: Final = frozenset(
 
 async def delete(m: Machinery, request: Request) -> Answer:
     options = parameters.delete(request)
-    warnings: list[str] = []
+    warnings = request.warnings
     stored = m.of(request)
     obj, gone = await remove(m, request, stored, options, warnings)
     resource = request.resource
@@ -54,7 +54,7 @@ async def delete(m: Machinery, request: Request) -> Answer:
 async def delete_collection(m: Machinery, request: Request) -> Answer:
     """Each object by itself; what others deleted meanwhile is no matter. Answered by the list of what it was about."""
     options = parameters.delete(request)
-    warnings: list[str] = []
+    warnings = request.warnings
     found = reading.matching(m, request, request.resource)
     for stored in found:
         try:

@@ -34,6 +34,7 @@ VERSION: Final = {
     "platform": "linux/amd64",
 }
 HEALTH: Final = ("/healthz", "/livez", "/readyz")
+PINGS: Final = tuple(f"{path}/ping" for path in HEALTH)
 PATHS: Final = ("/api", "/apis", *HEALTH, "/openapi/v2", "/openapi/v3", "/version")
 _WARNINGS: Final = 4096  # bytes of warnings in one answer, more are cut as upstream cuts them
 
@@ -124,20 +125,22 @@ class Frontend:
         media = JSON
         if body or route.verb in ("create", "update", "patch"):
             media, body = negotiation.body_of(call.headers.get("content-type", ""), body, verb=route.verb)
-        answer = await self._verbs.handle(
-            Request(
-                verb=route.verb,
-                resource=resource,
-                namespace=route.namespace if resource.namespaced else "",
-                name=route.name if route.named else "",
-                subresource=route.subresource,
-                query=call.query,
-                body=body,
-                content_type=media,
-                user=user,
-                agent=call.headers.get("user-agent", ""),
-            )
+        request = Request(
+            verb=route.verb,
+            resource=resource,
+            namespace=route.namespace if resource.namespaced else "",
+            name=route.name if route.named else "",
+            subresource=route.subresource,
+            query=call.query,
+            body=body,
+            content_type=media,
+            user=user,
+            agent=call.headers.get("user-agent", ""),
         )
+        try:
+            answer = await self._verbs.handle(request)
+        except StatusError as error:
+            return refused(error, request.warnings)
         if isinstance(answer, Stream):
             return Live(_lines(answer, output, include, self._clock), answer.aclose)
         pretty = output.pretty or negotiation.wants_pretty(call.query.get("pretty"), call.headers.get("user-agent", ""))
@@ -148,14 +151,13 @@ class Frontend:
     def _document(self, call: Call, route: Route) -> Reply:
         """What is not about objects. A HEAD is a GET here; who carries it leaves the body out."""
         path = "/" + route.path.strip("/")
-        if path not in ("/", *PATHS) and not path.startswith(
-            ("/api/", "/apis/", "/openapi/v3/", "/readyz/", "/livez/")
-        ):
+        if path not in ("/", *PATHS, *PINGS) and not path.startswith(("/api/", "/apis/", "/openapi/v3/")):
             raise no_such_path()
         if route.verb not in ("get", "head"):
             raise method_not_allowed(route.verb)
-        if path.startswith(HEALTH):
-            return Reply(200, (b"ok",), "text/plain; charset=utf-8")
+        if path in HEALTH or path in PINGS:
+            told = f"[+]ping ok\n{path[1:]} check passed\n" if path in HEALTH and "verbose" in call.query else "ok"
+            return Reply(200, (told.encode(),), "text/plain; charset=utf-8")
         if path == "/":
             return Reply(200, (msgspec.json.encode({"paths": PATHS}),))
         if path == "/version":
@@ -195,9 +197,9 @@ class Frontend:
         return discovery.resource_list(self._catalog, group, version)
 
 
-def refused(error: StatusError) -> Reply:
-    headers = (("Retry-After", str(error.retry_after)),) if error.retry_after else ()
-    return Reply(error.code, (msgspec.json.encode(error.body()),), JSON, headers)
+def refused(error: StatusError, warnings: Iterable[str] = ()) -> Reply:
+    wait = (("Retry-After", str(error.retry_after)),) if error.retry_after else ()
+    return Reply(error.code, (msgspec.json.encode(error.body()),), JSON, (*wait, *warning_headers(warnings)))
 
 
 def warning_headers(warnings: Iterable[str]) -> Iterable[tuple[str, str]]:

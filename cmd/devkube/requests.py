@@ -46,6 +46,7 @@ class Request:
     content_type: str = JSON
     user: User = ADMIN
     agent: str = ""  # the User-Agent header: its beginning is the default name of the field manager
+    warnings: list[str] = field(default_factory=list)  # filled on the way; they reach the client with a refusal too
 
 
 @dataclass(frozen=True)

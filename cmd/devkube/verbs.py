@@ -77,7 +77,7 @@ class Verbs(Machinery):
         obj = await self.admission.mutate(attributes)
         await self.admission.validate(attributes)
         answer = await other(request, obj)
-        return replace(answer, warnings=(*attributes.warnings, *answer.warnings))
+        return replace(answer, warnings=(*request.warnings, *answer.warnings))
 
     @staticmethod
     def _created(request: Request, obj: Object, sub: kinds.Subresource | None) -> Attributes:
@@ -96,4 +96,5 @@ class Verbs(Machinery):
             subresource=request.subresource,
             dry_run="All" in request.query.get("dryRun", ""),
             kind=kind,
+            warnings=request.warnings,
         )

@@ -7,7 +7,7 @@ registry/generic/registry/store.go: ownership of fields is settled before webhoo
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -57,7 +57,10 @@ class Write:
     request: Request
     options: parameters.Write
     kind: str  # CreateOptions, UpdateOptions, PatchOptions
-    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def warnings(self) -> list[str]:
+        return self.request.warnings
 
     @property
     def resource(self) -> Resource:
@@ -70,7 +73,7 @@ class Write:
         if self.options.validation != "Ignore":
             told = [*repeated, *told]
         faults = [one for one in told if one.startswith(("unknown field", "duplicate field"))] if strict else []
-        self.warnings += [one for one in told if one not in faults]
+        self.warnings.extend(one for one in told if one not in faults)
         if not faults:
             return
         why = f"strict decoding error: {', '.join(faults)}"

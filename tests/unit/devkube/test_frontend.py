@@ -129,6 +129,17 @@ async def test_a_refusal_is_a_status_also_for_those_who_asked_for_a_table(server
     assert (body["kind"], body["code"], body["details"]) == ("Status", 429, {"retryAfterSeconds": 3})
 
 
+async def test_warnings_reach_the_client_with_a_refusal_too(server: Server) -> None:
+    async def handle(request: Request) -> Answer:
+        request.warnings.append("mind the gap")
+        raise StatusError(403, "Forbidden", "no")
+
+    server.verbs.handle = handle  # type: ignore[method-assign]
+    reply = await server.ask("GET", "/api/v1/nodes/n")
+    assert isinstance(reply, Reply)
+    assert (reply.status, reply.headers) == (403, (("Warning", '299 - "mind the gap"'),))
+
+
 async def test_a_bug_is_a_500_that_tells_nothing_of_it(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     server.verbs.answer = ZeroDivisionError("secret")
     status, body = await server.json("GET", "/api/v1/nodes/n")
@@ -221,6 +232,9 @@ async def test_the_rest_of_what_is_not_about_objects(server: Server) -> None:
         reply = await server.ask("GET", path)
         assert isinstance(reply, Reply)
         assert (reply.status, list(reply.pieces)) == (200, [b"ok"])
+    verbose = await server.ask("GET", "/readyz", b"", {"verbose": ""})
+    assert isinstance(verbose, Reply)
+    assert list(verbose.pieces) == [b"[+]ping ok\nreadyz check passed\n"]
     assert (await server.json("GET", "/version"))[1]["minor"] == "36"
     assert "/apis" in (await server.json("GET", "/"))[1]["paths"]
     assert "api/v1" in (await server.json("GET", "/openapi/v3"))[1]["paths"]
