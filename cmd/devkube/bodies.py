@@ -68,7 +68,7 @@ def decode_object(body: bytes, content_type: str, resource: Resource, *, kind: s
         told = f"couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type "
         raise _unrecognized(wanted, told + "struct { APIVersion string; Kind string }", body)
     _kind_of(value, resource, wanted, body, own=not kind)
-    return value, duplicates(body, content_type)
+    return value, duplicates(body, value, content_type)
 
 
 def _kind_of(value: Object, resource: Resource, wanted: str, body: bytes, *, own: bool) -> None:
@@ -96,9 +96,12 @@ def _unrecognized(kind: str, why: str, body: bytes) -> StatusError:
     return bad_request(f"the object provided is unrecognized (must be of type {kind}): {why} ({summary})")
 
 
-def duplicates(body: bytes, content_type: str = "application/json") -> list[str]:
-    """The keys that a JSON text repeats within one object. (YAML texts that repeat keys do not get this far.)"""
+def duplicates(body: bytes, value: Any, content_type: str = "application/json") -> list[str]:
+    """The keys that a JSON text repeats within one object, as messages. (A YAML text with some does not come here.)"""
     if content_type in YAML_TYPES and body.lstrip()[:1] != b"{":
+        return []
+    # `value` is what was read from the text, where a repeated key counts once: then it has fewer quotes than the text.
+    if b"\\u" not in body and body.count(b'"') == msgspec.json.encode(value).count(b'"'):
         return []
     repeated = False
 

@@ -37,6 +37,7 @@ class Clock:
         self._offset = 0.0  # seconds that the clock is ahead of the machine's
         self._frozen: float | None = None  # the instant it stands at, as seconds of the machine's monotonic clock
         self._wall = time.time() - time.monotonic()
+        self._last = (-1, "")  # the last timestamp and its second: it is asked for with every write
         self._order = itertools.count()
         self._alarms: list[tuple[float, int, Alarm]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -50,7 +51,10 @@ class Clock:
 
     def timestamp(self) -> str:
         """metav1.Time: whole seconds."""
-        return self.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        second = int(self._wall + self.monotonic())
+        if second != self._last[0]:
+            self._last = second, datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return self._last[1]
 
     def micro(self) -> str:
         """metav1.MicroTime."""

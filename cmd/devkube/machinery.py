@@ -80,7 +80,9 @@ class Machinery:
 
 
 def new_uid() -> str:
-    return str(uuid.uuid4())
+    """A random UUID (version 4)."""
+    text = uuid.uuid4().hex
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _head(resource: Resource) -> bytes:

@@ -12,6 +12,7 @@ from devkube import bodies, selectors
 from devkube.errors import About, Cause, StatusError, bad_request, invalid
 from devkube.kinds import FieldValidation, Resource
 from devkube.requests import Request
+from devkube.values import go_type
 
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
 
@@ -130,8 +131,9 @@ def delete(request: Request) -> Delete:
             found["gracePeriodSeconds"] = grace
         if "orphanDependents" in query:
             found["orphanDependents"] = flag(query["orphanDependents"])
-    dry = found.get("dryRun") or ([query["dryRun"]] if query.get("dryRun") else [])
-    conditions = found.get("preconditions") or {}
+    found = {key: value for key, value in found.items() if value is not None}
+    dry = found.get("dryRun", [query["dryRun"]] if query.get("dryRun") else [])
+    conditions = found.get("preconditions", {})
     policy, orphan, grace = (
         found.get("propagationPolicy"),
         found.get("orphanDependents"),
@@ -172,9 +174,12 @@ def delete(request: Request) -> Delete:
     )
 
 
+_JSON_NAMES: Final = {list: "an array", dict: "an object", str: "a string", bool: "a boolean", int: "a whole number"}
+
+
 def _shape(name: str, value: Any, kind: type) -> None:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise bad_request(f"DeleteOptions.{name} must be a JSON {kind.__name__}, not {value!r}")
+        raise bad_request(f"DeleteOptions.{name} must be {_JSON_NAMES[kind]}, not {go_type(value)}")
 
 
 # --------------------------------------------------------------------------------------------------- reads

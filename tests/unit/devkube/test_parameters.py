@@ -1,0 +1,120 @@
+"""Query parameters and DeleteOptions."""
+
+from typing import Any
+
+import pytest
+
+from devkube import parameters
+from devkube.errors import StatusError
+from tests.unit.devkube.doubles import RESOURCES, Api
+
+PODS = RESOURCES["pods"]
+
+
+def write(kind: str = "CreateOptions", *, agent: str = "", applies: bool = False, **query: str) -> parameters.Write:
+    return parameters.write(Api.request("create", "pods", query=query, agent=agent), kind, applies=applies)
+
+
+def test_writes() -> None:
+    found = write(dryRun="All", fieldManager="me", fieldValidation="Strict")
+    assert (found.dry_run, found.manager, found.validation) == (True, "me", "Strict")
+    assert found.options("CreateOptions")["dryRun"] == ["All"]
+    assert write(agent="kubectl/v1.37 (linux)").manager == "kubectl"
+    assert write().manager == "unknown"
+    assert write().validation == "Warn"
+    assert write("PatchOptions", applies=True, fieldManager="me", force="true").force
+
+
+@pytest.mark.parametrize(
+    ("query", "more", "told"),
+    [
+        ({"dryRun": "Some"}, {}, 'dryRun: Unsupported value: "Some": supported values: "All"'),
+        ({"fieldValidation": "Mild"}, {}, 'fieldValidation: Unsupported value: "Mild"'),
+        ({"fieldManager": "x" * 129}, {}, "fieldManager: Too long: may not be more than 128 bytes"),
+        ({"fieldManager": "a\n"}, {}, "invalid character U+000A (at position 1)"),
+        ({"force": "true"}, {"kind": "PatchOptions"}, "force: Forbidden: may not be specified for non-apply patch"),
+        ({}, {"kind": "PatchOptions", "applies": True}, "fieldManager: Required value: is required for apply patch"),
+    ],
+)
+def test_writes_that_are_none(query: dict[str, str], more: dict[str, Any], told: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        write(**more, **query)
+    assert caught.value.code == 422
+    assert told in caught.value.message
+
+
+def delete(body: Any = None, **query: str) -> parameters.Delete:
+    return parameters.delete(Api.request("delete", "pods", "a", body, query=query))
+
+
+def test_deletes() -> None:
+    body = {
+        "kind": "DeleteOptions",
+        "apiVersion": "v1",
+        "gracePeriodSeconds": -5,
+        "propagationPolicy": "Foreground",
+        "preconditions": {"uid": "u", "resourceVersion": "7"},
+        "dryRun": ["All"],
+    }
+    found = delete(body)
+    assert found == parameters.Delete(dry_run=True, grace=1, policy="Foreground", uid="u", version="7")
+    assert found.options()["preconditions"] == {"uid": "u", "resourceVersion": "7"}
+    assert delete(gracePeriodSeconds="0", propagationPolicy="Orphan") == parameters.Delete(grace=0, policy="Orphan")
+    assert delete(orphanDependents="true").policy == "Orphan"
+    assert delete({"orphanDependents": False}).policy == "Background"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "told"),
+    [
+        ({"propagationPolicy": "Maybe"}, 422, 'propagationPolicy: Unsupported value: "Maybe"'),
+        ({"propagationPolicy": "Orphan", "orphanDependents": True}, 422, "cannot be both set"),
+        ({"dryRun": ["x"]}, 422, "dryRun: Unsupported value"),
+        ({"gracePeriodSeconds": "1"}, 400, "gracePeriodSeconds must be a whole number, not string"),
+        ({"preconditions": []}, 400, "preconditions must be an object, not array"),
+        ({"kind": "Pod"}, 400, "cannot be handled as a DeleteOptions"),
+    ],
+)
+def test_deletes_that_are_none(body: dict[str, Any], code: int, told: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        delete(body)
+    assert caught.value.code == code
+    assert told in caught.value.message
+
+
+def read(watch: bool = False, name: str = "", **query: str) -> parameters.Read:
+    return parameters.read(query, PODS, watch=watch, name=name)
+
+
+def test_reads() -> None:
+    found = read(limit="5", timeoutSeconds="7", allowWatchBookmarks="1", resourceVersion="3")
+    assert (found.limit, found.timeout, found.bookmarks, found.version) == (5, 7, True, "3")
+    assert not found.selective
+    assert read(labelSelector="a=b").selective
+    assert read(name="a").fields.name == "a"
+    assert read(name="a", fieldSelector="metadata.name=a").fields.name == "a"
+
+
+@pytest.mark.parametrize(
+    ("query", "watch", "code", "told"),
+    [
+        ({"limit": "x"}, False, 400, 'parsing "x": invalid syntax'),
+        ({"resourceVersion": "x"}, False, 422, 'resourceVersion: Invalid value: "x"'),
+        ({"resourceVersionMatch": "Exact"}, False, 422, "forbidden unless resourceVersion is provided"),
+        ({"resourceVersionMatch": "Most", "resourceVersion": "1"}, False, 422, 'Unsupported value: "Most"'),
+        ({"resourceVersionMatch": "Exact", "resourceVersion": "0"}, False, 422, '"exact" is forbidden'),
+        ({"sendInitialEvents": "true"}, False, 422, "sendInitialEvents is forbidden for list"),
+        ({"sendInitialEvents": "true"}, True, 422, "requires setting resourceVersionMatch to NotOlderThan"),
+        ({"resourceVersionMatch": "NotOlderThan"}, True, 422, "forbidden for watch unless sendInitialEvents"),
+    ],
+)
+def test_reads_that_are_none(query: dict[str, str], watch: bool, code: int, told: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        read(watch, **query)
+    assert caught.value.code == code
+    assert told in caught.value.message
+
+
+def test_a_named_watch_selects_that_name_only() -> None:
+    with pytest.raises(StatusError, match="doesn't match requested name"):
+        read(name="a", fieldSelector="metadata.name=b")

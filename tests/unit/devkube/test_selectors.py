@@ -1,0 +1,153 @@
+"""Label and field selectors: what they choose and what is said of those that are none."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devkube import selectors
+from devkube.errors import StatusError
+from tests.unit.devkube.doubles import RESOURCES
+
+LABELS = {"app": "web", "tier": "front", "example.com/level": "7", "empty": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ("", True),
+        ("app", True),
+        ("!app", False),
+        ("! none", True),
+        ("app=web", True),
+        ("app==web", True),
+        ("app = web , tier != back", True),
+        ("app=web,tier=back", False),
+        ("none!=x", True),
+        ("app in (web,db)", True),
+        ("app in ( db )", False),
+        ("app notin (web)", False),
+        ("none notin (web)", True),
+        ("empty=", True),
+        ("empty in ()", True),
+        ("app in (,)", False),
+        ("example.com/level>6", True),
+        ("example.com/level<7", False),
+        ("app>1", False),
+        ("in in (x)", False),
+        ("app in (in,notin,web)", True),
+    ],
+)
+def test_labels(text: str, chosen: bool) -> None:
+    assert selectors.parse_labels(text)(LABELS) is chosen
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("=", "found '=', expected: !, identifier, or 'end of string'"),
+        ("a,", "found '', expected: identifier after ','"),
+        ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+        ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+        ("a in (b c)", "unable to parse requirement: found 'c', expected: ',' or ')'"),
+        ("a in (b", "unable to parse requirement: found '', expected: ',', or identifier"),
+        ("a=b=c", "found '=', expected: ',' or 'end of string'"),
+        ("a>x", "the value must be an integer"),
+        ("-a=b", "name part must consist of alphanumeric characters"),
+        ("a/b/c", "a qualified name must consist of"),
+        ("/a", "prefix part must be non-empty"),
+        ("A_/a", "prefix part a lowercase RFC 1123 subdomain"),
+        ("a=-", "a valid label must be an empty string or consist of"),
+        ("a=" + "x" * 64, "must be no more than 63 bytes"),
+    ],
+)
+def test_labels_that_are_none(text: str, told: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        selectors.parse_labels(text)
+    assert caught.value.code == 400
+    assert told in caught.value.message
+
+
+@given(st.text(alphabet="ab=!,()<> in\\notx/.-\"'é", max_size=30))
+def test_any_text_selects_or_is_refused(text: str) -> None:
+    with contextlib.suppress(StatusError):
+        assert callable(selectors.parse_labels(text))
+    with contextlib.suppress(StatusError):
+        assert selectors.parse_fields(text, ["metadata.name"]).matches("ns", "x", {}) in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("selector", "chosen"),
+    [
+        (None, False),
+        ({}, True),
+        ({"matchLabels": {"app": "web"}}, True),
+        ({"matchLabels": {"app": "db"}}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "Exists"}]}, True),
+        ({"matchExpressions": [{"key": "none", "operator": "DoesNotExist"}]}, True),
+    ],
+)
+def test_objects(selector: dict[str, object] | None, chosen: bool) -> None:
+    assert selectors.matches(selector, LABELS) is chosen
+
+
+def test_an_object_as_text() -> None:
+    selector = {
+        "matchLabels": {"b": "2", "a": "1"},
+        "matchExpressions": [
+            {"key": "c", "operator": "In", "values": ["y", "x"]},
+            {"key": "d", "operator": "DoesNotExist"},
+        ],
+    }
+    assert selectors.selector_text(selector) == "a=1,b=2,c in (x,y),!d"
+    assert selectors.selector_text(None) == ""
+
+
+FIELDS = ("metadata.name", "metadata.namespace", "status.phase")
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ("", True),
+        ("metadata.name=a", True),
+        ("metadata.name==b", False),
+        ("metadata.namespace!=ns", False),
+        ("status.phase=Running,metadata.name!=b", True),
+        ("status.phase=", False),
+        (r"status.phase!=a\,b", True),
+    ],
+)
+def test_fields(text: str, chosen: bool) -> None:
+    assert selectors.parse_fields(text, FIELDS).matches("ns", "a", {"status.phase": "Running"}) is chosen
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("spec.x=1", "field label not supported: spec.x"),
+        ("metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"),
+        (r"metadata.name=a\b", r"invalid field selector: invalid escape sequence: \b"),
+        ("metadata.name=a=b", "invalid field selector: unescaped character in value: 61"),
+    ],
+)
+def test_fields_that_are_none(text: str, told: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        selectors.parse_fields(text, FIELDS)
+    assert (caught.value.code, caught.value.message) == (400, told)
+
+
+def test_kinds_without_fields_of_their_own_tell_the_two_there_are() -> None:
+    with pytest.raises(StatusError, match=r'only "metadata\.name", "metadata\.namespace"'):
+        selectors.parse_fields("data.x=1", FIELDS, own=False)
+
+
+def test_what_is_kept_of_objects() -> None:
+    pod = {"spec": {"nodeName": "n1", "hostNetwork": True}, "status": {"phase": "Running"}}
+    found = selectors.values(RESOURCES["pods"], pod)
+    assert (found["spec.nodeName"], found["spec.hostNetwork"], found["status.podIP"]) == ("n1", "true", "")
+    assert selectors.values(RESOURCES["nodes"], {}) == {"spec.unschedulable": "false"}
+    assert selectors.values(RESOURCES["configmaps"], {"data": {}}) == {}
