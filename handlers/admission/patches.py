@@ -26,6 +26,31 @@ def escape(part: str) -> str:
     return part.replace("~", "~0").replace("/", "~1")
 
 
+def effective(patch: list[Op], document: Any) -> list[Op]:
+    """Without the replacements that change nothing: a decision that saw tokens may write what is there already."""
+    found: list[Op] = []
+    moved: list[str] = []  # lists whose places have shifted
+    for op in patch:
+        path = op["path"]
+        if op["op"] != "replace":
+            moved.append(path.rpartition("/")[0])
+        elif not any(path.startswith(f"{one}/") for one in moved) and _at(document, path) == op["value"]:
+            continue
+        found.append(op)
+    return found
+
+
+def _at(document: Any, path: str) -> Any:
+    """The value at a pointer; a marker that equals nothing where there is none."""
+    for part in path.split("/")[1:]:
+        part = part.replace("~1", "/").replace("~0", "~")
+        try:
+            document = document[int(part)] if isinstance(document, list) else document[part]
+        except (KeyError, IndexError, ValueError, TypeError):
+            return object()
+    return document
+
+
 def _diff(before: Any, after: Any, path: str) -> Iterator[Op]:
     if isinstance(before, dict) and isinstance(after, dict):
         yield from _maps(before, after, path)

@@ -14,16 +14,15 @@ from handlers.outcome import Object
 
 
 def apply(before: Object, engine: Object, given: EngineOverrides, *, again: bool) -> None:
-    """Amend `engine` in place; `before` is the engine as it came. `again`: this Pod was wired before (another webhook
-    changed it since), so words without a flag that stand there already are ours."""
+    """Amend `engine` in place; `before` is the engine as it came. `again`: this Pod was wired before and another webhook
+    changed it since, so words without a flag were added then."""
     owned = _owned_flags(before.get("args") or [], engine.get("args") or [])
     users = set(podedit.flags(before.get("args") or [])) - owned
     words = engine.setdefault("args", [])
     for flag in given.suppress_args or ():
         if flag.split("=", 1)[0] in owned:
             _drop(words, flag.split("=", 1)[0])
-    ours = set(before.get("args") or []) if again else set()
-    _arguments(words, list(given.args or ()), owned=owned, users=users, ours=ours)
+    _arguments(words, list(given.args or ()), owned=owned, users=users, again=again)
     if not words:
         del engine["args"]
     _environment(before, engine, given)
@@ -42,7 +41,7 @@ def _drop(words: list[str], flag: str) -> None:
         at += 0 if size else 1
 
 
-def _arguments(words: list[str], given: list[str], *, owned: set[str], users: set[str], ours: set[str]) -> None:
+def _arguments(words: list[str], given: list[str], *, owned: set[str], users: set[str], again: bool) -> None:
     """Each override in turn: one or two words, replaced in place, ignored or appended."""
     at = 0
     while at < len(given):
@@ -51,7 +50,7 @@ def _arguments(words: list[str], given: list[str], *, owned: set[str], users: se
         entry = given[at : at + size]
         at += size
         if not flag.startswith("-"):
-            words += [] if entry[0] in ours else entry
+            words += [] if again else entry
         elif flag in owned:
             _replace(words, flag, entry)
         elif flag not in users:

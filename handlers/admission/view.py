@@ -1,0 +1,198 @@
+"""What a decision may see of a Pod: everything that can hold a secret is an opaque token.
+
+A token is `⟦n⟧`, numbered by first appearance, so equal values stay equal and the view of a Pod is always the same.
+What is on the allow-list of the systems that decide stays readable; user information in URLs never does. The view is
+what the log keeps; the real values stay in the process that answers, which puts them back into the patch (`fill`).
+
+Tokenised: values of environment, arguments and commands (words inside shell scripts too), annotations, HTTP headers of
+probes, attributes of volumes. Names of flags and of variables stay. managedFields are left out.
+
+Rules: design.md section 2, "Privacy".
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from handlers.outcome import Object
+
+
+class Allow(NamedTuple):
+    """What stays readable: annotations, variables and flags by name, words by themselves."""
+
+    annotations: frozenset[str] = frozenset()
+    env: frozenset[str] = frozenset()
+    flags: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
+
+    def __or__(self, other: "Allow") -> "Allow":
+        return Allow(*(mine | theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+#: Words of launches that say which program runs, and syntax of shells.
+_SHELLS: Final = ("sh", "bash", "dash", "ash", "/bin/sh", "/bin/bash", "exec", "env", "tini", "dumb-init")
+_ENGINES: Final = ("vllm", "sglang", "serve", "launch_server", "sglang.launch_server")
+_PYTHON: Final = ("python", "python3", "vllm.entrypoints.openai.api_server")
+COMMON: Final = frozenset((*_SHELLS, *_ENGINES, *_PYTHON, "&&", "||", ";", "|", "&", "\\", "-", "--", ""))
+
+_TOKEN: Final = re.compile(r"⟦\d+⟧")
+_LONG_FLAG: Final = re.compile(r"--[A-Za-z][A-Za-z0-9._-]*")
+_SHORT_FLAG: Final = re.compile(r"-[A-Za-z]{1,3}")
+_USERINFO: Final = re.compile(r"(?<=://)[^/?#\s@\"']+(?=@)")
+_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+#: Maps of volume sources whose values are free text.
+_ATTRIBUTES: Final = ("volumeAttributes", "options")
+
+
+@dataclass
+class View:
+    """`object` is safe to log. `values` are the real values by token; they never leave the process."""
+
+    object: Object
+    values: dict[str, str] = field(default_factory=dict)
+
+    def fill(self, part: Any) -> Any:
+        """A copy of a patch, or of any part, with every token replaced by its value."""
+        if isinstance(part, str):
+            return _TOKEN.sub(lambda found: self.values.get(found[0], found[0]), part)
+        if isinstance(part, dict):
+            return {self.fill(key): self.fill(value) for key, value in part.items()}
+        if isinstance(part, list | tuple):
+            return [self.fill(one) for one in part]
+        return part
+
+
+def view(pod: Object, allow: Allow) -> View:
+    """The view of a Pod, or of anything that has Pod-like metadata and spec. The object itself is not changed."""
+    maker = _Maker(allow)
+    return View(maker.pod(pod), {token: value for value, token in maker.tokens.items()})
+
+
+class _Maker:
+    def __init__(self, allow: Allow) -> None:
+        self.allow = allow
+        self.words = COMMON | allow.words
+        self.tokens: dict[str, str] = {}
+
+    def token(self, value: str) -> str:
+        return self.tokens.setdefault(value, f"⟦{len(self.tokens) + 1}⟧") if value else value
+
+    def pod(self, pod: Object) -> Object:
+        found: Object = {}
+        for key, value in pod.items():
+            if key == "metadata" and isinstance(value, dict):
+                found[key] = self.metadata(value)
+            elif key == "spec" and isinstance(value, dict):
+                found[key] = {name: self.part(name, part) for name, part in value.items()}
+            else:
+                found[key] = self.plain(value)
+        return found
+
+    def metadata(self, metadata: Object) -> Object:
+        found = {key: self.plain(value) for key, value in metadata.items() if key != "managedFields"}
+        given = metadata.get("annotations")
+        if isinstance(given, dict):
+            found["annotations"] = {
+                name: self.readable(str(value)) if name in self.allow.annotations else self.token(str(value))
+                for name, value in given.items()
+            }
+        return found
+
+    def part(self, key: str, value: Any) -> Any:
+        if key in _CONTAINERS and isinstance(value, list):
+            return [self.container(one) if isinstance(one, dict) else self.plain(one) for one in value]
+        if key == "volumes":
+            return self.deep(value, lambda name, inner: self.attributes(inner) if name in _ATTRIBUTES else None)
+        return self.plain(value)
+
+    def container(self, container: Object) -> Object:
+        found: Object = {}
+        for key, value in container.items():
+            if key == "env" and isinstance(value, list):
+                found[key] = [self.variable(one) if isinstance(one, dict) else self.plain(one) for one in value]
+            elif key in ("args", "command") and isinstance(value, list):
+                found[key] = self.launch(value)
+            else:
+                found[key] = self.deep(value, self.handler)
+        return found
+
+    def handler(self, name: str, value: Any) -> Any:
+        """Commands and headers of probes and hooks are nobody's to read."""
+        if name == "command" and isinstance(value, list):
+            return [self.token(one) if isinstance(one, str) else self.plain(one) for one in value]
+        if name == "httpHeaders" and isinstance(value, list):
+            return [self.attributes(one, keep=("name",)) if isinstance(one, dict) else one for one in value]
+        return None
+
+    def variable(self, one: Object) -> Object:
+        found = {key: self.plain(value) for key, value in one.items()}
+        if isinstance(value := one.get("value"), str):
+            found["value"] = self.readable(value) if one.get("name") in self.allow.env else self.token(value)
+        return found
+
+    def attributes(self, value: Any, keep: tuple[str, ...] = ()) -> Any:
+        if not isinstance(value, dict):
+            return self.plain(value)
+        return {
+            key: self.token(one) if isinstance(one, str) and key not in keep else self.plain(one)
+            for key, one in value.items()
+        }
+
+    def launch(self, words: list[Any]) -> list[Any]:
+        """Arguments in order; a value stays where the flag before it is allowed."""
+        found: list[Any] = []
+        before = ""
+        for word in words:
+            if not isinstance(word, str):
+                found.append(self.plain(word))
+                continue
+            found.append(self.word(word, before) if not any(c.isspace() for c in word) else self.script(word, before))
+            before = word
+        return found
+
+    def script(self, text: str, before: str) -> str:
+        """A shell script, or a value with spaces: word by word, what lies between them as it is."""
+        if before in self.allow.flags:
+            return self.readable(text)
+        pieces = re.split(r"(\s+)", text)
+        shown, last = [], ""
+        for piece in pieces:
+            if not piece or piece.isspace():
+                shown.append(piece)
+                continue
+            shown.append(self.word(piece, last))
+            last = piece
+        return "".join(shown)
+
+    def word(self, word: str, before: str) -> str:
+        if _TOKEN.search(word):
+            return self.token(word)
+        if word in self.words or _LONG_FLAG.fullmatch(word) or _SHORT_FLAG.fullmatch(word):
+            return word
+        if before in self.allow.flags:
+            return self.readable(word)
+        flag, equals, value = word.partition("=")
+        if equals and (_LONG_FLAG.fullmatch(flag) or _SHORT_FLAG.fullmatch(flag)):
+            return f"{flag}={self.readable(value) if flag in self.allow.flags else self.token(value)}"
+        return self.token(word)
+
+    def readable(self, value: str) -> str:
+        if _TOKEN.search(value):  # a real value that looks like a token must not be taken for one
+            return self.token(value)
+        return _USERINFO.sub(lambda found: self.token(found[0]), value)
+
+    def plain(self, value: Any) -> Any:
+        return self.deep(value, lambda name, inner: None)
+
+    def deep(self, value: Any, special: Callable[[str, Any], Any]) -> Any:
+        """A copy, with what `special` makes of a named part where it makes something."""
+        if isinstance(value, dict):
+            found = {}
+            for key, inner in value.items():
+                made = special(key, inner)
+                found[key] = self.deep(inner, special) if made is None else made
+            return found
+        if isinstance(value, list):
+            return [self.deep(one, special) for one in value]
+        return self.readable(value) if isinstance(value, str) else value

@@ -1,0 +1,126 @@
+"""CacheBackend's admission: engine Pods are wired, CacheBackends are defaulted and validated.
+
+The first never blocks anything; the other two refuse what cannot work.
+
+Rules: seed 004, "Admission"; spec/inferencecache.md sections 6.2, 6.3, 6.5.
+"""
+
+from typing import Final
+
+import msgspec
+
+from crds import cachebackend, core, schema
+from crds.cachebackend import CacheBackend
+from handlers.admission.decision import Decision, Question, Violation, allowed
+from handlers.admission.view import Allow
+from handlers.cachebackend import default, inject, matrix, names, validate
+from handlers.outcome import Key
+from handlers.world.reader import Reader
+
+#: What the decision reads of a Pod beside its structure.
+ALLOW: Final = Allow(
+    annotations=frozenset((*inject.MARKS, names.SKIP_INJECT)),
+    env=frozenset(
+        (
+            "LMCACHE_REMOTE_URL",
+            "LMCACHE_REMOTE_SERDE",
+            "LMCACHE_CHUNK_SIZE",
+            "LMCACHE_LOCAL_CPU",
+            "LMCACHE_MAX_LOCAL_CPU_SIZE",
+            "LMCACHE_USE_EXPERIMENTAL",
+            "VLLM_USE_V1",
+            "INFERENCECACHE_FAIL_OPEN",
+            "INFERENCECACHE_MP_WORKER",
+            "PYTHONHASHSEED",
+            "NVIDIA_VISIBLE_DEVICES",
+            "KERNEL_CHECK_STRICT",
+        )
+    ),
+    flags=frozenset(("--kv-events-config", *(flag for pair in matrix.PAIRS for flag in pair.reserved_args))),
+)
+
+
+class Pods:
+    """`mpod.inferencecache.io`."""
+
+    name = "mpod.inferencecache.io"
+    kinds = frozenset((cachebackend.CACHE_BACKENDS,))
+
+    def __init__(self, options: inject.Options) -> None:
+        self.options = options
+
+    def concerned(self, question: Question, world: Reader) -> bool:
+        """A Pod with an annotation of ours, or in a namespace that has backends."""
+        if question.operation != "CREATE" or question.kind != core.PODS or question.view is None:
+            return False
+        annotations = question.view.get("metadata", {}).get("annotations") or {}
+        if any(name.startswith("inferencecache.io/") for name in annotations):
+            return True
+        return bool(world.select(cachebackend.CACHE_BACKENDS, question.namespace))
+
+    def decide(self, question: Question, world: Reader) -> Decision:
+        found = world.select(cachebackend.CACHE_BACKENDS, question.namespace)
+        backends = [_named(known.value, known.uid) for _, known in found if known.value is not None]
+        shown = [_shown(one, world) for one in backends]
+        return inject.decide(question.view or {}, shown, self.options)
+
+
+def _named(backend: CacheBackend, uid: str) -> CacheBackend:
+    return msgspec.structs.replace(backend, metadata=msgspec.structs.replace(backend.metadata, uid=uid))
+
+
+def _shown(backend: CacheBackend, world: Reader) -> CacheBackend:
+    """With the status that the world knows: its own last write may be newer than what was observed."""
+    key = Key(cachebackend.CACHE_BACKENDS, backend.metadata.namespace, backend.metadata.name)
+    status = world.status(key, msgspec.to_builtins(backend.status))
+    return msgspec.structs.replace(backend, status=schema.read(status, cachebackend.CacheBackendStatus))
+
+
+class Defaults:
+    """`mcachebackend.inferencecache.io`."""
+
+    name = "mcachebackend.inferencecache.io"
+    kinds: frozenset[str] = frozenset()
+
+    def concerned(self, question: Question, world: Reader) -> bool:
+        return question.view is not None
+
+    def decide(self, question: Question, world: Reader) -> Decision:
+        spec = (question.view or {}).get("spec")
+        patch = tuple(default.defaults(spec)) if isinstance(spec, dict) else ()
+        return Decision(verdict="patched" if patch else "allowed", check="defaults", patch=patch)
+
+
+class Validation:
+    """`vcachebackend.inferencecache.io`."""
+
+    name = "vcachebackend.inferencecache.io"
+    kinds: frozenset[str] = frozenset()
+
+    def concerned(self, question: Question, world: Reader) -> bool:
+        return question.view is not None
+
+    def decide(self, question: Question, world: Reader) -> Decision:
+        try:
+            new = schema.read(question.view, CacheBackend)
+        except msgspec.ValidationError as error:
+            return _refused([Violation("Invalid", "spec", str(error))])
+        found = validate.violations(new)
+        if question.operation == "UPDATE" and question.old is not None:
+            if (question.view or {}).get("metadata", {}).get("deletionTimestamp"):
+                return allowed("being-deleted")  # finalizers must come off whatever the spec says
+            found = [one for one in found if one not in _before(question.old)]
+        if found:
+            return _refused(found)
+        return allowed("valid", warnings=tuple(validate.warnings(new)))
+
+
+def _before(old: dict[str, object]) -> list[Violation]:
+    try:
+        return validate.violations(schema.read(old, CacheBackend))
+    except msgspec.ValidationError:
+        return []
+
+
+def _refused(found: list[Violation]) -> Decision:
+    return Decision(verdict="refused", check="invalid", reason=found[0].detail, violations=tuple(found))
