@@ -12,7 +12,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from devkube.values import compact
+from devkube.errors import StatusError
+from devkube.values import check_depth, compact
 
 Tree = dict[str, Any]
 SELF = "."
@@ -112,8 +113,12 @@ def printed(key: str) -> str:
 
 
 def read(fields: Any) -> Tree:
-    """A tree that somebody else wrote, in our spelling. ValueError where it is malformed."""
-    return _read(fields)[0]
+    """A tree that somebody else wrote, in our spelling. ValueError where it is malformed or nested without end."""
+    try:
+        check_depth(fields, "fieldsV1")
+        return _read(fields)[0]
+    except (StatusError, RecursionError) as why:
+        raise ValueError(str(why)) from why
 
 
 def _read(fields: Any) -> tuple[Tree, bool]:
@@ -136,10 +141,16 @@ def _element(key: str) -> str | None:
     if kind == "f":
         return key
     if kind == "v":
-        return "v:" + compact(json.loads(text))
+        return "v:" + compact(_json(text))
     if kind == "k":
-        keys = json.loads(text)
+        keys = _json(text)
         if not isinstance(keys, dict):
             raise ValueError(f"the key of a list item is an object: {key}")
         return "k:" + compact(keys)
     return f"i:{int(text)}" if kind == "i" else None
+
+
+def _json(text: str) -> Any:
+    value = json.loads(text)
+    check_depth(value, "a path element of fieldsV1")
+    return value

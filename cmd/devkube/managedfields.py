@@ -56,7 +56,7 @@ def track_update(
             changes = changes_of(new, old, of).without(FieldSet.paths(reset))
             owner = owner_of(manager, "Update", group_version, subresource)
             managers = _cap(_updated(fitting(managers, of), changes, owner, group_version, now))
-        except Untypable:  # what ownership cannot describe is not tracked
+        except (Untypable, RecursionError):  # what ownership cannot describe is not tracked
             managers = {}
     put(new, managers)
 
@@ -165,7 +165,7 @@ def _current(new: Object, old: Object | None, subresource: str) -> Managers:
         return {}
     try:
         return decode(sent) or live
-    except (ValueError, OverflowError, RecursionError):  # malformed, a time out of range, nested without end
+    except (ValueError, OverflowError):  # malformed, or a time out of range
         return live
 
 

@@ -128,7 +128,7 @@ def _merge_items(live: list[Any], config: list[Any], of: Type) -> list[Any]:
 
 def prune(merged: Object, last: FieldSet, owned: FieldSet, of: Type) -> Object:
     """Without the fields that the manager applied before (`last`) and nobody owns now (`owned`, its own included)."""
-    if not last:
+    if not last - owned:  # nothing was given up
         return merged
     everything = FieldSet.of(merged, of).named(of)
     pruned = last.named(of).removed_from(merged, of)
