@@ -10,7 +10,7 @@ def version(schema: Any, name: str = "v1", *, storage: bool = True, served: bool
 
 
 def crd(*versions: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """Defaults are filled in, as the server does before it validates."""
+    """With defaults and the status that a server gives it before it validates."""
     made = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -24,6 +24,7 @@ def crd(*versions: dict[str, Any], **spec: Any) -> dict[str, Any]:
         },
     }
     definition.default(made)
+    definition.prepare(made, None, "")
     return made
 
 

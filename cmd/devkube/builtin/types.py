@@ -169,6 +169,29 @@ class Anything:
 
 
 @dataclass(frozen=True)
+class SchemaOr:
+    """A field of a CRD's schema that holds a schema or something else: a bool, or a list of schemas or names."""
+
+    other: type
+    go: str = "v1.JSONSchemaProps"
+    zero: None = None
+
+    def fits(self, value: Any) -> bool:
+        if type(value) is list and self.other is list:
+            return all(type(one) is str or named(_SCHEMA).fits(one) for one in value)
+        return type(value) is self.other or (type(value) is dict and named(_SCHEMA).fits(value))
+
+    def decode(self, value: Any, place: Place | None, walk: Walk) -> Any:
+        if type(value) is dict:
+            return named(_SCHEMA).decode(value, None, Walk())  # upstream reads it apart, and leniently
+        if type(value) is list and self.other is list:
+            return [one if type(one) is str else named(_SCHEMA).decode(one or {}, None, Walk()) for one in value]
+        if type(value) is not self.other:
+            raise Undecodable("boolean or JSON schema expected" if self.other is bool else _wrong(value, None, self.go))
+        return value
+
+
+@dataclass(frozen=True)
 class ListOf:
     items: Type
 
@@ -282,6 +305,7 @@ def _filled(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
 STRING, BOOL = Plain("string", str, ""), Plain("bool", bool, False)
 INT32, INT64, FLOAT, ANYTHING = Integer("int32", 2**31), Integer("int64", 2**63), Float(), Anything()
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 SPECIAL: Mapping[str, Type] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": Text("resource.Quantity", scalars.quantity, True, "0"),
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": IntOrString(),
@@ -290,6 +314,9 @@ SPECIAL: Mapping[str, Type] = {
     _META + "Duration": Text("string", scalars.duration),
     _META + "FieldsV1": ANYTHING,
     "io.k8s.apimachinery.pkg.runtime.RawExtension": ANYTHING,
+    _SCHEMA + "OrArray": SchemaOr(list),
+    _SCHEMA + "OrBool": SchemaOr(bool),
+    _SCHEMA + "OrStringArray": SchemaOr(list),
 }
 BYTES = Text("[]uint8", scalars.base64, zero="")
 _structs: dict[str, Type] = {}

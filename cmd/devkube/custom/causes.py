@@ -24,6 +24,10 @@ BLOCKING: Final = frozenset(
 )
 
 
+class Ordered(dict[str, Any]):
+    """An object whose fields are shown in this order, as a Go struct's are."""
+
+
 def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
@@ -44,7 +48,11 @@ def shown(value: Any) -> str:
         return number(value)
     if isinstance(value, str):
         return quoted(value)
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    listed = value[0] if isinstance(value, list) and value else value
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=not isinstance(listed, Ordered))
+    for char in "<>&":  # as Go's encoder does
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
 
 
 def _cause(reason: str, words: str, field: str, value: Any, detail: str) -> Cause:

@@ -60,7 +60,7 @@ def _orders(name: str, result: str, does: Callable[..., Any]) -> Function:
 FUNCTIONS: Final = (
     _global("quantity", "string", Q, f.quantity_of),
     _global("isQuantity", "string", "bool", f.holds(f.quantity_of)),
-    _member("sign", Q, "int", f.sign),
+    _global("sign", Q, "int", f.sign),
     _member("isInteger", Q, "bool", f.holds(f.as_integer)),
     _member("asInteger", Q, "int", f.as_integer),
     _member("asApproximateFloat", Q, "double", f.as_float),

@@ -28,6 +28,7 @@ _AT_ROOT: Final = (
     *("properties", "externalDocs", "example", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations"),
 )
 _RULES: Final = "x-kubernetes-validations"
+_NO_OLD: Final = "may not be set if oldSelf is not used in rule"
 
 
 def of(version: Mapping[str, Any]) -> Node | None:
@@ -176,13 +177,22 @@ def _compiled_below(
         yield from _compiled(node, types, seen, path, lost)
 
 
+def _shown(rule: Node) -> causes.Ordered:
+    """A rule as upstream's internal type is printed."""
+    texts = {name: rule.get(name[0].lower() + name[1:]) or "" for name in ("Rule", "Message", "MessageExpression")}
+    more = {"Reason": rule.get("reason"), "FieldPath": rule.get("fieldPath") or ""}
+    return causes.Ordered({**texts, **more, "OptionalOldSelf": rule.get("optionalOldSelf")})
+
+
 def _checked(scope: celenv.Scope, rule: Node, path: str, lost: str) -> Iterator[Cause]:
     optional = bool(rule.get("optionalOldSelf"))
     try:
         uses_old = scope.check(rule["rule"], "BOOL", optional)
     except celenv.Refused as error:
         wrong = "cel expression must evaluate to a bool" if str(error) == "!bool" else f"compilation failed: {error}"
-        yield causes.invalid(f"{path}.rule", rule, wrong)
+        yield causes.invalid(f"{path}.rule", _shown(rule), wrong)
+        if rule.get("optionalOldSelf") is not None:
+            yield causes.invalid(f"{path}.optionalOldSelf", optional, _NO_OLD)
         return
     if rule.get("messageExpression"):
         try:
@@ -190,9 +200,9 @@ def _checked(scope: celenv.Scope, rule: Node, path: str, lost: str) -> Iterator[
         except celenv.Refused as error:
             told = str(error)
             wrong = "must evaluate to a string" if told == "!string" else f"compilation failed: {told}"
-            yield causes.invalid(f"{path}.messageExpression", rule, f"messageExpression {wrong}")
+            yield causes.invalid(f"{path}.messageExpression", _shown(rule), f"messageExpression {wrong}")
     if uses_old and lost:
         detail = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}"
         yield causes.invalid(f"{path}.rule", rule["rule"], detail)
     if not uses_old and rule.get("optionalOldSelf") is not None:
-        yield causes.invalid(f"{path}.optionalOldSelf", optional, "may not be set if oldSelf is not used in rule")
+        yield causes.invalid(f"{path}.optionalOldSelf", optional, _NO_OLD)

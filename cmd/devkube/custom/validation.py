@@ -17,12 +17,19 @@ UNKNOWN: Final = object()  # there was no such value before
 _TYPES: Final = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
-def validate(node: Node, value: Any, path: str = "", old: Any = UNKNOWN) -> list[Cause]:
-    """Every violation. `path` is where the value stands in the object, `old` what stood there before."""
-    return [
-        cause if cause.field else Cause(cause.reason, cause.message, causes.ROOT)
-        for cause in _check(node, value, path, old)
-    ]
+def validate(node: Node, value: Any, at: str = "", old: Any = UNKNOWN) -> list[Cause]:
+    """Every violation. `at` is where the value stands in the object: paths begin there, but sentences speak of the
+    value alone, as upstream's do. `old` is what stood there before."""
+    found = _check(node, value, "", old)
+    if not at:
+        return [cause if cause.field else Cause(cause.reason, cause.message, causes.ROOT) for cause in found]
+    return [Cause(cause.reason, cause.message, _below(at, cause.field)) for cause in found]
+
+
+def _below(at: str, field: str) -> str:
+    if field in ("", causes.ROOT):
+        return at
+    return at + field if field.startswith("[") else f"{at}.{field}"
 
 
 def _check(node: Node, value: Any, path: str, old: Any) -> list[Cause]:

@@ -11,7 +11,20 @@ from devkube.custom import validation
 
 
 def told(node: Any, value: Any, path: str = "spec.a", **old: Any) -> list[str]:
-    return [f"{cause.field}: {cause.message}" for cause in validation.validate(node, value, path, **old)]
+    """The value stands in an object, so that sentences name it."""
+    for name in reversed(path.split(".") if path else []):
+        node, value = {"properties": {name: node}}, {name: value}
+    return [f"{cause.field}: {cause.message}" for cause in validation.validate(node, value, **old)]
+
+
+def test_a_part_speaks_of_itself() -> None:
+    node = {"properties": {"a": {"type": "integer"}}, "items": {"type": "integer"}, "type": "object"}
+    found = validation.validate(node, {"a": "x"}, "status") + validation.validate(node, ["x"], "status")
+    assert [f"{cause.field}: {cause.message}" for cause in found] == [
+        'status.a: Invalid value: "string": a in body must be of type integer: "string"',
+        'status: Invalid value: "array":  in body must be of type object: "array"',
+        'status[0]: Invalid value: "string": [0] in body must be of type integer: "string"',
+    ]
 
 
 @pytest.mark.parametrize(
