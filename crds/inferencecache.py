@@ -6,14 +6,18 @@ A document that breaks a bound does not decode; whoever decodes says so.
 Rules: spec of the reference, CachePolicy and CacheTenant; a manifest written for it works here unchanged.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
+
+from crds.meta import Condition
+from crds.schema import Is, Rule
 
 GROUP: Final = "inferencecache.io"
 VERSION: Final = "v1alpha1"
 
 _AtLeast0 = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+_FLOOR: Final = r"^(0|[1-9][0-9]{0,7})(\.[0-9]{1,6})?$"
 
 
 class Metadata(msgspec.Struct, frozen=True):
@@ -24,22 +28,36 @@ class Metadata(msgspec.Struct, frozen=True):
 class Strategy(msgspec.Struct, frozen=True, rename="camel"):
     """Which kinds of match LookupRoute may use."""
 
-    enable_chain_matching: bool = True
-    require_chain: bool = False
-    enable_tenant_hot: bool = True
+    enable_chain_matching: Annotated[bool, Is(default=True)] = True
+    require_chain: Annotated[bool, Is(default=False)] = False
+    enable_tenant_hot: Annotated[bool, Is(default=True)] = True
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!self.requireChain || self.enableChainMatching",
+            "requireChain needs enableChainMatching",
+            ".requireChain",
+        ),
+    )
 
 
 class CachePolicySpec(msgspec.Struct, frozen=True, rename="camel"):
     """Durations are Go syntax; a floor is a decimal string of at most six places."""
 
-    eviction: Literal["LRU", "LFU"] = "LRU"
-    eviction_ttl: str | None = msgspec.field(default=None, name="evictionTTL")
+    eviction: Annotated[Literal["LRU", "LFU"], Is(doc="What goes first when the index is full.", default="LRU")] = "LRU"
+    eviction_ttl: Annotated[str | None, Is(doc="How long a silent replica's blocks count; 30m when unset.")] = (
+        msgspec.field(default=None, name="evictionTTL")
+    )
     minimum_prefix_tokens: _AtLeast0 = 0
-    minimum_matched_tokens: _AtLeast0 = 64
-    routing_floor_score: str = "0.1"
+    minimum_matched_tokens: Annotated[
+        int, msgspec.Meta(ge=0, le=2**31 - 1), Is(minimum=0, maximum=2**31 - 1, default=64)
+    ] = 64
+    routing_floor_score: Annotated[str, Is(doc="Least score of the best replica.", pattern=_FLOOR, default="0.1")] = (
+        "0.1"
+    )
     lookup_timeout_ms: _AtLeast0 = 0
-    strategy: Strategy = Strategy()
-    affinity_routing: Literal["Enabled", "Disabled"] = "Enabled"
+    strategy: Annotated[Strategy, Is(default={})] = Strategy()
+    affinity_routing: Annotated[Literal["Enabled", "Disabled"], Is(default="Enabled")] = "Enabled"
 
 
 class CachePolicy(msgspec.Struct, frozen=True):
@@ -54,9 +72,14 @@ class Quota(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CacheTenantSpec(msgspec.Struct, frozen=True):
-    tenant_id: Annotated[str, msgspec.Meta(min_length=1)] = msgspec.field(name="tenantID")
+    tenant_id: Annotated[str, msgspec.Meta(min_length=1), Is(min_length=1, required=True)] = msgspec.field(
+        name="tenantID"
+    )
     quota: Quota | None = None
-    isolation_mode: Literal["Fairness"] = msgspec.field(default="Fairness", name="isolationMode")
+    isolation_mode: Annotated[Literal["Fairness"], Is(default="Fairness")] = msgspec.field(
+        default="Fairness", name="isolationMode"
+    )
+    crypto: Annotated[dict[str, str] | None, Is(doc="Reserved; must be empty.", max_properties=0)] = None
 
 
 class CacheTenant(msgspec.Struct, frozen=True):
@@ -64,6 +87,19 @@ class CacheTenant(msgspec.Struct, frozen=True):
 
     metadata: Metadata
     spec: CacheTenantSpec
+
+
+class ReservedStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Reserved; nothing writes it yet."""
+
+    observed_generation: Annotated[int | None, Is(format="int64")] = None
+    conditions: Annotated[list[Condition] | None, Is(map_keys=("type",))] = None
+
+
+class CacheTenantStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    observed_generation: Annotated[int | None, Is(format="int64")] = None
+    index_entries: Annotated[int | None, Is(doc="Distinct keys that it has now.", format="int64")] = None
+    conditions: Annotated[list[Condition] | None, Is(map_keys=("type",))] = None
 
 
 CACHE_POLICIES: Final = f"cachepolicies.{GROUP}"

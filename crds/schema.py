@@ -71,17 +71,33 @@ def fields(struct: type[msgspec.Struct]) -> Iterator[Field]:
 
 
 def unwrap(hint: Any) -> tuple[Any, Is]:
-    """A hint without Annotated and without None or UNSET, and the annotation it carried."""
+    """A hint without Annotated and without None or UNSET, and the annotation it carried (msgspec's own counts too)."""
     said = PLAIN
     if typing.get_origin(hint) is typing.Annotated:
-        said = next((one for one in typing.get_args(hint)[1:] if isinstance(one, Is)), PLAIN)
-        hint = typing.get_args(hint)[0]
+        hint, *extras = typing.get_args(hint)
+        said = next((one for one in map(_is, extras) if one is not None), PLAIN)
+    if typing.get_origin(hint) is typing.Literal:
+        return str, msgspec.structs.replace(said, enum=typing.get_args(hint))
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         left = [one for one in typing.get_args(hint) if one not in (type(None), msgspec.UnsetType)]
         if len(left) == 1:
             inner, below = unwrap(left[0])
             return inner, said if below is PLAIN else below
     return hint, said
+
+
+def _is(extra: Any) -> Is | None:
+    if isinstance(extra, Is):
+        return extra
+    if not isinstance(extra, msgspec.Meta):
+        return None
+    low, high = extra.ge, extra.le
+    return Is(
+        minimum=None if low is None else int(low),
+        maximum=None if high is None else int(high),
+        min_length=extra.min_length,
+        pattern=extra.pattern or "",
+    )
 
 
 def violations(value: Any, struct: type[msgspec.Struct], at: str = "") -> list[Problem]:

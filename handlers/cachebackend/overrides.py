@@ -14,7 +14,7 @@ from handlers.outcome import Object
 
 
 def apply(before: Object, engine: Object, given: EngineOverrides, *, again: bool) -> None:
-    """Amend `engine` in place; `before` is the engine as it came. `again`: this Pod was wired before and another webhook
+    """Amend `engine` in place; `before` is the engine as it came. `again`: the Pod was wired before, another webhook
     changed it since, so words without a flag were added then."""
     owned = _owned_flags(before.get("args") or [], engine.get("args") or [])
     users = set(podedit.flags(before.get("args") or [])) - owned
