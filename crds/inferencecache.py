@@ -56,7 +56,7 @@ class CachePolicySpec(msgspec.Struct, frozen=True, rename="camel"):
         "0.1"
     )
     lookup_timeout_ms: _AtLeast0 = 0
-    strategy: Annotated[Strategy, Is(default={})] = Strategy()
+    strategy: Strategy = Strategy()
     affinity_routing: Annotated[Literal["Enabled", "Disabled"], Is(default="Enabled")] = "Enabled"
 
 
