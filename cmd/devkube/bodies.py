@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from devkube.errors import StatusError, bad_request, unsupported_media_type
+from devkube.errors import About, Cause, StatusError, bad_request, invalid, unsupported_media_type
 from devkube.kinds import Object, Resource
 
 YAML_TYPES: Final = ("application/yaml", "application/x-yaml", "text/yaml", "application/apply-patch+yaml")
@@ -79,6 +79,11 @@ def _kind_of(value: Object, resource: Resource, wanted: str, body: bytes, *, own
             raise _unrecognized(wanted, told, body)
     if resource.custom and own and not found:
         raise _unrecognized(wanted, f"Object 'Kind' is missing in '{body.decode(errors='replace')}'", body)
+    if found and found != wanted and resource.custom and own:
+        meta = value.get("metadata")
+        name = meta.get("name", "") if isinstance(meta, dict) else ""
+        told = f'Invalid value: "{found}": must be {wanted}'
+        raise invalid(About(resource.group, resource.plural, name, found), [Cause("FieldValueInvalid", told, "kind")])
     if found and found != wanted:
         short = (version or resource.group_version).rpartition("/")[2]
         told = f'no kind "{found}" can be converted to {wanted}'

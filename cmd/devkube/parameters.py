@@ -52,16 +52,14 @@ class Write:
     manager: str
     validation: FieldValidation
     force: bool
+    asked: Mapping[str, str]  # the query
 
     def options(self, kind: str) -> dict[str, Any]:
-        """As the object that admission reviews show."""
+        """As the object that admission reviews show: what the client said, no defaults."""
         found: dict[str, Any] = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
         if self.dry_run:
             found["dryRun"] = ["All"]
-        if self.manager:
-            found["fieldManager"] = self.manager
-        found["fieldValidation"] = self.validation
-        return found
+        return found | {key: self.asked[key] for key in ("fieldManager", "fieldValidation") if self.asked.get(key)}
 
 
 def write(request: Request, kind: str, *, applies: bool = False) -> Write:
@@ -89,7 +87,11 @@ def write(request: Request, kind: str, *, applies: bool = False) -> Write:
         raise _options(kind, causes)
     program = "".join(c for c in request.agent.partition("/")[0] if c.isprintable())[:128]
     return Write(
-        dry == "All", manager or program or "unknown", cast(FieldValidation, validation), flag(query.get("force"))
+        dry == "All",
+        manager or program or "unknown",
+        cast(FieldValidation, validation),
+        flag(query.get("force")),
+        query,
     )
 
 
