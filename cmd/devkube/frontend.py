@@ -5,7 +5,7 @@ The order is upstream's, so that who may not ask does not learn what exists. `ht
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -14,10 +14,10 @@ import msgspec
 from devkube import discovery, negotiation, routes, tables
 from devkube.clock import Clock
 from devkube.errors import StatusError, internal, method_not_allowed, no_such_path
-from devkube.kinds import Catalog
+from devkube.kinds import Catalog, Resource
 from devkube.negotiation import JSON, YAML, Output
 from devkube.openapi import OpenApi
-from devkube.requests import Answer, Listing, Request, Stream, User
+from devkube.requests import Answer, Event, Listing, Request, Stream, User
 from devkube.routes import Route
 
 log = logging.getLogger("devkube")
@@ -70,10 +70,10 @@ class Reply:
 
 @dataclass(frozen=True)
 class Live:
-    """A watch: lines as they happen, several in one piece when they are there at once."""
+    """A watch: `render` makes lines of each of the stream's batches, in order."""
 
-    lines: AsyncIterator[bytes]
-    close: Callable[[], Awaitable[None]]
+    stream: Stream
+    render: Callable[[Sequence[Event]], bytes]
     content_type: str = JSON
 
 
@@ -121,6 +121,7 @@ class Frontend:
         accept = call.headers.get("accept", "")
         output = negotiation.output(accept, stream=route.verb == "watch")
         include = negotiation.include_object(call.query.get("includeObject", "")) if output.form else "Metadata"
+        render = _renderer(resource, output, include, self._clock) if route.verb == "watch" else _plain
         body = await call.read() if call.read is not None and route.verb not in ("get", "list", "watch") else b""
         media = JSON
         if body or route.verb in ("create", "update", "patch"):
@@ -142,7 +143,7 @@ class Frontend:
         except StatusError as error:
             return refused(error, request.warnings)
         if isinstance(answer, Stream):
-            return Live(_lines(answer, output, include, self._clock), answer.aclose)
+            return Live(answer, render)
         pretty = output.pretty or negotiation.wants_pretty(call.query.get("pretty"), call.headers.get("user-agent", ""))
         pieces = _pieces(answer, output, include, self._clock.now().timestamp())
         pieces = _styled(pieces, output.media, pretty=pretty)
@@ -231,19 +232,27 @@ def _styled(pieces: Iterable[bytes], media: str, *, pretty: bool) -> Iterable[by
     return (msgspec.json.format(b"".join(pieces), indent=2) + b"\n",) if pretty else pieces
 
 
-async def _lines(stream: Stream, output: Output, include: negotiation.Include, clock: Clock) -> AsyncIterator[bytes]:
-    """A stream's batches as lines, in the form asked for. The stored bytes go out as they are."""
+def _plain(batch: Sequence[Event]) -> bytes:
+    """The stored bytes as they are."""
+    return b"".join([event.json() for event in batch])
+
+
+def _renderer(
+    resource: Resource, output: Output, include: negotiation.Include, clock: Clock
+) -> Callable[[Sequence[Event]], bytes]:
     if not output.form:
-        async for batch in stream:
-            yield b"".join([event.json() for event in batch])
-        return
+        return _plain
     # Of a Table only the first event carries the columns' definitions.
     headers = output.form == "Table"
-    async for batch in stream:
+    tables.event(resource, output, include=include, now=0, headers=headers)  # its 406 now and not in the stream
+
+    def render(batch: Sequence[Event]) -> bytes:
+        nonlocal headers
         now, lines = clock.now().timestamp(), []
         for event in batch:
-            form = (output.form, output.version, include, headers, stream.resource.group_version)
-            render = tables.event(stream.resource, output, include=include, now=now, headers=headers)
-            lines.append(event.line(form, render))
+            form = (output.form, output.version, include, headers, resource.group_version)
+            lines.append(event.line(form, tables.event(resource, output, include=include, now=now, headers=headers)))
             headers = headers and event.type == "ERROR"
-        yield b"".join(lines)
+        return b"".join(lines)
+
+    return render

@@ -109,8 +109,8 @@ class HttpServer:
         self._streams.add(task)
         try:
             await response.prepare(request)
-            async for lines in live.lines:
-                await response.write(lines)
+            async for batch in live.stream:
+                await response.write(live.render(batch))
             await response.write_eof()
         except asyncio.CancelledError:
             if not self._stopping:
@@ -123,7 +123,7 @@ class HttpServer:
             pass  # the client went while we wrote: nobody is left to be told
         finally:
             self._streams.discard(task)
-            await live.close()
+            await live.stream.aclose()
         return response
 
 

@@ -189,10 +189,18 @@ async def test_a_watch_sends_stored_bytes_and_of_tables_the_columns_once(server:
         server.verbs.answer = Stream(nodes, batches())
         live = await server.ask("GET", "/api/v1/nodes", b"", {"watch": "1"}, accept=accept)
         assert isinstance(live, Live)
-        text = b"".join([piece async for piece in live.lines])
-        await live.close()
+        text = b"".join([live.render(batch) async for batch in live.stream])
+        await live.stream.aclose()
         return [msgspec.json.decode(line) for line in text.splitlines()]
 
+    status, refusal = await server.json(
+        "GET",
+        "/api/v1/nodes",
+        b"",
+        {"watch": "1"},
+        accept="application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    )
+    assert (status, refusal["reason"], server.verbs.seen) == (406, "NotAcceptable", [])
     plain = await lines("application/json")
     assert [one["type"] for one in plain] == ["ADDED", "MODIFIED", "ERROR"]
     assert plain[0]["object"] == msgspec.json.decode(NODE)
