@@ -1,6 +1,6 @@
 """What the server serves, told to clients: the classic documents and the aggregated list, from the catalog.
 
-Pure functions of the catalog, and `Documents`, which keeps what they return until the catalog changes. Forms:
+Pure functions of the catalog, and `Cache`, which keeps what they return until the catalog changes. Forms:
 api/discovery in upstream's tree. `storageVersionHash` is left out: nobody but the storage migrator reads it.
 """
 
@@ -24,7 +24,7 @@ class Document:
     etag: str
 
 
-class Documents:
+class Cache:
     """What is computed of the catalog alone, encoded once per revision of it."""
 
     def __init__(self, catalog: Catalog) -> None:

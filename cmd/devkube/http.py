@@ -17,9 +17,10 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from devkube import negotiation
+from devkube.calls import Call, Live, Reply
 from devkube.certificates import Files
 from devkube.errors import StatusError
-from devkube.frontend import Call, Frontend, Live, Reply
+from devkube.frontend import Frontend
 
 BODY_LIMIT: Final = 3 * 1024 * 1024  # bytes, as upstream's --max-request-bytes default for JSON
 LINE_LIMIT: Final = 64 * 1024  # of the request line and of a header: selectors and continue tokens are long
@@ -67,7 +68,7 @@ class HttpServer:
             ) from error
         bound: int = self._runner.addresses[0][1]
         shown = f"[{host}]" if ":" in host else host
-        self._frontend.address = f"{shown}:{bound}"
+        self._frontend.documents.address = f"{shown}:{bound}"
         return bound
 
     async def stop(self) -> None:

@@ -29,7 +29,7 @@ ALWAYS: Final = tuple(META + kind for kind in ("ObjectMeta", "ListMeta", "Status
 
 
 class OpenApi:
-    """Makes the documents; whoever serves them keeps them until the catalog changes (`discovery.Documents`)."""
+    """Makes the documents; whoever serves them keeps them until the catalog changes (`discovery.Cache`)."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog

@@ -78,7 +78,7 @@ def test_the_aggregated_list_says_the_same_as_the_classic_documents() -> None:
 
 def test_documents_are_made_once_until_the_catalog_changes() -> None:
     catalog = Catalog()
-    documents = discovery.Documents(catalog)
+    documents = discovery.Cache(catalog)
     before = documents.get("x", lambda: discovery.group_list(catalog))
     assert documents.get("x", lambda: pytest.fail("made twice")) is before
     rules = next(iter(builtin_resources())).rules

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from devkube import frontend
+from devkube import calls
 from devkube.builtin.catalog import builtin_resources
+from devkube.calls import Call, Live, Reply
 from devkube.clock import Clock
 from devkube.errors import StatusError, unauthorized
-from devkube.frontend import Call, Frontend, Live, Reply
+from devkube.frontend import Frontend
 from devkube.kinds import Catalog
 from devkube.requests import ADMIN, Answer, Event, Listing, Request, Stream, User
 from devkube.routes import Route
@@ -262,11 +263,11 @@ async def test_a_document_that_has_not_changed_is_not_sent_again(server: Server)
 
 
 def test_warnings_are_quoted_once_and_within_a_limit() -> None:
-    assert list(frontend.warning_headers(['say "hi"\n', 'say "hi"\n', "a\\b"])) == [
+    assert list(calls.warning_headers(['say "hi"\n', 'say "hi"\n', "a\\b"])) == [
         ("Warning", '299 - "say \\"hi\\" "'),
         ("Warning", '299 - "a\\\\b"'),
     ]
-    many = list(frontend.warning_headers(f"{i} " + "x" * 600 for i in range(100)))
+    many = list(calls.warning_headers(f"{i} " + "x" * 600 for i in range(100)))
     assert len(many) == 16
     assert all(len(text) < 300 for _, text in many)
 

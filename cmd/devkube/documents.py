@@ -1,0 +1,87 @@
+"""What is served that is not about objects: version, health, discovery and OpenAPI.
+
+All of it but health depends on the catalog alone and is kept until that changes; ETags spare clients the rest.
+"""
+
+from typing import Final
+
+import msgspec
+
+from devkube import discovery, negotiation
+from devkube.calls import Call, Reply
+from devkube.errors import method_not_allowed, no_such_path
+from devkube.kinds import Catalog, Object
+from devkube.negotiation import JSON
+from devkube.openapi import OpenApi
+from devkube.routes import Route
+
+VERSION: Final = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.2+devkube",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "linux/amd64",
+}
+HEALTH: Final = ("/healthz", "/livez", "/readyz")
+PINGS: Final = tuple(f"{path}/ping" for path in HEALTH)
+PATHS: Final = ("/api", "/apis", *HEALTH, "/openapi/v2", "/openapi/v3", "/version")
+
+
+class Documents:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._kept = discovery.Cache(catalog)
+        self._openapi = OpenApi(catalog)
+        self.address = ""  # host:port, told in /api; set when the port is known
+
+    def answer(self, call: Call, route: Route) -> Reply:
+        """StatusError. A HEAD is a GET here; who carries it leaves the body out."""
+        path = "/" + route.path.strip("/")
+        if path not in ("/", *PATHS, *PINGS) and not path.startswith(("/api/", "/apis/", "/openapi/v3/")):
+            raise no_such_path()
+        if route.verb not in ("get", "head"):
+            raise method_not_allowed(route.verb)
+        if path in HEALTH or path in PINGS:
+            told = f"[+]ping ok\n{path[1:]} check passed\n" if path in HEALTH and "verbose" in call.query else "ok"
+            return Reply(200, (told.encode(),), "text/plain; charset=utf-8")
+        if path == "/":
+            return Reply(200, (msgspec.json.encode({"paths": PATHS}),))
+        if path == "/version":
+            return Reply(200, (msgspec.json.format(msgspec.json.encode(VERSION), indent=2),))
+        accept = call.headers.get("accept", "")
+        content_type = JSON
+        parts = path.strip("/").split("/")
+        if path in ("/api", "/apis"):
+            form = negotiation.discovery(accept)
+            content_type = form.content_type
+            found = self._kept.get(f"{path} {form.version}", lambda: self._root(path, form.version))
+        elif parts[0] == "openapi":
+            if not negotiation.accepts_json(accept):
+                raise negotiation.not_acceptable((JSON,))
+            found = self._kept.get(path, lambda: self._specification(parts[1:]))
+        else:
+            found = self._kept.get(path, lambda: self._resources(parts))
+        headers = (("ETag", found.etag), ("Vary", "Accept"))
+        if call.headers.get("if-none-match") == found.etag:
+            return Reply(304, (), content_type, headers)
+        return Reply(200, (found.raw,), content_type, headers)
+
+    def _root(self, path: str, version: str) -> Object:
+        if version:
+            return discovery.aggregated(self._catalog, core=path == "/api", version=version)
+        return discovery.api_versions(self.address) if path == "/api" else discovery.group_list(self._catalog)
+
+    def _specification(self, parts: list[str]) -> Object:
+        if parts == ["v2"]:
+            return self._openapi.v2()
+        return self._openapi.v3("/".join(parts[1:])) if len(parts) > 1 else self._openapi.index()
+
+    def _resources(self, parts: list[str]) -> Object:
+        if parts[0] == "apis" and len(parts) == 2:
+            return discovery.group(self._catalog, parts[1])
+        group, version = ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
+        return discovery.resource_list(self._catalog, group, version)
