@@ -3,8 +3,10 @@
 It knows nothing of warmlog and imports nothing of it. The map:
 
     cli            the console script            server       the Python entry point: DevKube, its clock and faults
-    certificates   CA, server pair, kubeconfig   clock        time that a test may freeze
-    http           routes, negotiation, TLS      discovery, openapi, tables    what clients learn of the types
+    certificates, kubeconfig   made at each start             clock        time that a test may freeze
+    http           sockets and TLS               frontend     a request from its URL to its answer
+    routes, negotiation, protobuf   what is asked for, in which form      documents    version, health and what follows
+    discovery, openapi              what clients learn of the types       tables       objects as kubectl prints them
     store          objects, versions, history    watching     one watch as a stream of events
     verbs          create … watch, upstream's semantics                selectors    labels and fields
     patches        JSON, merge, strategic        apply, fieldsets      server-side apply and managedFields
