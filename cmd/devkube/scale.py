@@ -34,8 +34,11 @@ def of(obj: Object, resource: Resource) -> Object:
 
 def write(obj: Object, wanted: Object, resource: Resource) -> None:
     """Set the number a Scale wants. StatusError 422 for a number that is none."""
-    replicas = (wanted.get("spec") or {}).get("replicas", 0)
+    spec = wanted.get("spec") or {}
     about = About("autoscaling", "scales", obj["metadata"]["name"], "Scale")
+    if not isinstance(spec, dict):
+        raise invalid(about, [Cause("FieldValueInvalid", "Invalid value: must be an object", "spec")])
+    replicas = spec.get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool):
         told = f'Invalid value: "{replicas}": must be an integer'
         raise invalid(about, [Cause("FieldValueInvalid", told, "spec.replicas")])
