@@ -9,8 +9,9 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from devkube.changes import compare
 from devkube.errors import Cause, StatusError, bad_request
-from devkube.fieldsets import FieldSet, compare
+from devkube.fieldsets import FieldSet
 from devkube.kinds import Object
 from devkube.managedfields import (
     Managers,

@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from devkube.fieldsets import Changes, FieldSet, compare
+from devkube.changes import Changes, compare
+from devkube.fieldsets import FieldSet
 from devkube.kinds import Object
 from devkube.schema import Schema
 from devkube.typed import Type, Untypable, compiled
@@ -28,7 +29,8 @@ _UNOWNED_META = frozenset(
 )
 # Go's zero value of a built-in type has these fields already: structs held by value. They do not count as added.
 _VALUES = frozenset(
-    ("metadata", "spec", "status", "strategy", "updateStrategy", "template", "jobTemplate", "loadBalancer")
+    ("metadata", "spec", "status", "strategy", "updateStrategy", "template", "jobTemplate", "loadBalancer")  # noqa: RUF005
+    + ("resources", "source")  # of a PersistentVolumeClaim's spec and of an Event
 )
 
 
@@ -207,7 +209,7 @@ def _zero(value: Mapping[str, Any], of: Type) -> Object:
         child = of.child(name)
         if name in _VALUES and isinstance(item, dict) and child is not None and child.is_struct:
             found[name] = {} if child.atomic_map else _zero(item, child)
-        elif name in of.required and item not in ([], {}):
+        elif item is None or (name in of.required and item not in ([], {})):
             found[name] = None
     return found
 

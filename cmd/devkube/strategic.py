@@ -21,7 +21,7 @@ _PATCH, _RETAIN = "$patch", "$retainKeys"
 _DELETE_FROM, _ORDER = "$deleteFromPrimitiveList/", "$setElementOrder/"
 _BAD_RETAIN = "invalid patch format of retainKeys"
 _BAD_ORDER = "invalid patch format of setElementOrder list"
-Key = str | None  # a list's merge key; None for lists of scalars
+Key = str | None  # a list's merge key; None for scalars
 
 
 def strategic_merge(doc: Object, patch: Any, schema: Schema) -> Object:
@@ -65,10 +65,9 @@ def _map(original: Object, patch: Object, schema: Schema | None) -> Object:
 
 
 def _field(schema: Schema | None, name: str) -> Schema:
-    found = schema and schema.field(name)
-    if not found:
-        raise bad_request(f'unable to find api field in struct for the json field "{name}"')
-    return found
+    if schema and (found := schema.field(name)):
+        return found
+    raise bad_request(f'unable to find api field in struct for the json field "{name}"')
 
 
 def _retain_keys(original: Object, patch: Object) -> None:
@@ -148,7 +147,7 @@ def _list(live: list[Any], wanted: list[Any], field: Schema, deleting: bool) -> 
             merged.append(item)
         else:
             merged[at] = _map(merged[at], item, field.items)
-    # Go's slices: what is appended goes where deleted items were, and so takes part in the order of `live` later.
+    # Go's slices: what is appended takes the place of deleted items, and so a part in the order of `live`.
     live[:] = merged[: len(live)]
     return _arranged(merged, wanted, kept, key)
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from devkube.fieldsets import FieldSet, compare
+from devkube.changes import compare
+from devkube.fieldsets import FieldSet
 from devkube.schema import Schema
 from devkube.typed import Untypable, compiled
 

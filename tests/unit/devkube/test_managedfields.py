@@ -84,6 +84,19 @@ def test_structs_that_go_holds_by_value_were_there_before() -> None:
     }
 
 
+def test_what_go_writes_as_null_was_there_before() -> None:
+    new = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "r"},
+        "rules": None,
+    }
+    new["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
+    schema = schema_of("rbac.authorization.k8s.io", "v1", "ClusterRole")
+    found = owned(tracked(new, schema=schema, group_version="rbac.authorization.k8s.io/v1"))
+    assert found == {"m": {"f:aggregationRule": {".": {}, "f:clusterRoleSelectors": {}}}}
+
+
 def test_who_writes_a_field_takes_it() -> None:
     live = tracked(thing(size=3, color="red"))
     live = tracked(thing(size=4, color="red"), live, "other", T2)
