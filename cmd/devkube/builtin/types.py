@@ -26,6 +26,10 @@ class Walk:
     unknown: list[str] = field(default_factory=list)
 
 
+class Key(str):
+    """A step into a map."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     above: "Place | None"
@@ -38,6 +42,8 @@ class Place:
         while place is not None:
             if isinstance(place.step, int):
                 text = f"[{place.step}]{text}" if indexes else text
+            elif isinstance(place.step, Key) and not indexes:
+                pass  # Go names the field that holds the map
             else:
                 text = f".{place.step}{text}"
             place = place.above
@@ -242,7 +248,9 @@ class MapOf:
             raise _wrong(value, place, self.go)
         struct = place.struct if place else ""
         for key, one in value.items():
-            value[key] = self.values.zero if one is None else self.values.decode(one, Place(place, key, struct), walk)
+            value[key] = (
+                self.values.zero if one is None else self.values.decode(one, Place(place, Key(key), struct), walk)
+            )
         return value
 
 

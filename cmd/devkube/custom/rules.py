@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from devkube.builtin import names
+from devkube.builtin import metadata, names
 from devkube.builtin.document import document
 from devkube.custom import causes, cel, cells, lists, structural, validation
 from devkube.errors import Cause, bad_request
@@ -149,6 +149,10 @@ class CustomRules:
                 elif name == "kind" and (wrong := ",".join(names.dns_1035_label(value.lower()))):
                     detail = f"may have mixed case, but should otherwise match: {wrong}"
                     yield causes.invalid(f"{path}.{name}", value, detail)
+            meta, at = held.get("metadata") or {}, f"{path}.metadata"
+            yield from names.check(f"{at}.name", meta.get("name") or "fakename", names.path_segment)
+            yield from metadata.labels(meta.get("labels") or {}, f"{at}.labels")
+            yield from metadata.annotations(meta.get("annotations") or {}, f"{at}.annotations")
 
     def table(self, obj: Object, now: float) -> list[Any]:
         return [cells.cell(kind, find(obj), now) for kind, find in self._cells]

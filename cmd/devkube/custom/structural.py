@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from devkube.builtin import types
+from devkube.custom.causes import shown
 
 Node = Mapping[str, Any]
 META_FIELDS: Final = ("apiVersion", "kind", "metadata")
@@ -81,7 +82,7 @@ def coerce(value: Any, node: Node) -> list[str]:
         prefix = f"{path}." if path else ""
         for name in ("apiVersion", "kind"):
             if name in holder and not isinstance(holder[name], str):
-                raise ValueError(f"{prefix}{name}: must be a string")
+                raise ValueError(f"{prefix}{name}: Invalid value: {shown(holder[name])}: must be a string")
         if "metadata" not in holder:
             continue
         meta, decoder = holder["metadata"], types.named(OBJECT_META)
@@ -93,7 +94,7 @@ def coerce(value: Any, node: Node) -> list[str]:
         try:
             holder["metadata"] = decoder.decode(meta, None, walk)
         except types.Undecodable as error:
-            raise ValueError(f"{prefix}metadata: {error}") from None
+            raise ValueError(f"{prefix}metadata: Invalid value: {shown(meta)}: {error}") from None
         unknown += [f"{prefix}metadata.{one}" for one in walk.unknown]
     return sorted(unknown)
 

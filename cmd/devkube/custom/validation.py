@@ -76,7 +76,7 @@ def _type(node: Node, value: Any, path: str, found: list[Cause]) -> None:
         is_ = "null"
     else:
         is_ = _TYPES[type(value)]
-        whole = is_ == "number" and "integer" in wanted and float(value).is_integer()
+        whole = is_ == "number" and "integer" in wanted and value % 1 == 0
         if is_ in wanted or whole or (is_ == "integer" and "number" in wanted):
             return
     detail = f'{path} in body must be of type {",".join(wanted)}: "{is_}"'
@@ -112,8 +112,10 @@ def _number(node: Node, value: float, path: str, found: list[Cause]) -> None:
 
     kind, form = node.get("type"), node.get("format")
     in_range = _RANGES.get((kind, form))
-    if in_range is not None and not in_range(value):
-        text = f"Checked value must be of type {kind} with format {form} in {path}"
+    whole = kind != "integer" or (value % 1 == 0 and -(2**63) <= value < 2**63)
+    if not whole or (in_range is not None and not in_range(value)):
+        told = f"with format {form}" if in_range is not None else "(default format)"
+        text = f"Checked value must be of type {kind} {told} in {path}"
         found.append(causes.invalid("", "", text))
     step = node.get("multipleOf")
     if step and not math.isclose(value / step, round(value / step), rel_tol=1e-12, abs_tol=0):

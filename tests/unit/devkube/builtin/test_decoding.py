@@ -42,7 +42,7 @@ WRONG = [
     ),
     (
         {"metadata": {"labels": {"a": True}}},
-        "json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels.a of type string",
+        "json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels of type string",
     ),
     (
         {"spec": "none"},

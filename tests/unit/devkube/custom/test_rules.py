@@ -69,7 +69,10 @@ def test_metadata_of_the_wrong_type() -> None:
     with pytest.raises(StatusError) as caught:
         STATUS.decode(pool({}, metadata={"labels": ["a"]}), validation="Ignore")
     assert caught.value.code == 400
-    assert "metadata: json: cannot unmarshal array into Go struct field" in caught.value.message
+    assert (
+        'metadata: Invalid value: {"labels":["a"]}: json: cannot unmarshal array into Go struct field ObjectMeta.labels'
+        in caught.value.message
+    )
 
 
 def test_defaults_and_nulls() -> None:
@@ -123,6 +126,10 @@ def test_each_kind_of_violation() -> None:
         "the existing errors to complete validation",
     ]
     assert told(pool({"size": 10})) == ["spec: Invalid value: too large"]
+    embedded = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a/b", "labels": {"-a": "x"}}}
+    name, label = told(pool({"size": 1, "template": embedded}))
+    assert name == "spec.template.metadata.name: Invalid value: \"a/b\": may not contain '/'"
+    assert label.startswith('spec.template.metadata.labels: Invalid value: "-a": name part must consist of')
 
 
 def test_duplicates_that_were_there_before_may_stay() -> None:

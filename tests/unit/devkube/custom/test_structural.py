@@ -72,10 +72,12 @@ def test_metadata_is_read_as_object_meta() -> None:
 def test_metadata_that_cannot_be_read_is_told_with_its_path() -> None:
     node = spec_of({"template": {"type": "object", "x-kubernetes-embedded-resource": True}})
     obj = pool({"template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a": 1}}}})
-    with pytest.raises(ValueError, match=r"spec\.template\.metadata: json: cannot unmarshal number"):
+    with pytest.raises(
+        ValueError, match=r"spec\.template\.metadata: Invalid value: \{.*\}: json: cannot unmarshal number"
+    ):
         structural.coerce(obj, node)
     obj = pool({"template": {"apiVersion": 1, "kind": "Pod"}})
-    with pytest.raises(ValueError, match=r"spec\.template\.apiVersion: must be a string"):
+    with pytest.raises(ValueError, match=r"spec\.template\.apiVersion: Invalid value: 1: must be a string"):
         structural.coerce(obj, node)
 
 
