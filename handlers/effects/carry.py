@@ -1,0 +1,159 @@
+"""One intent carried out: the calls that it takes, and the event that records it.
+
+A foreign object of the same name is never taken over: before the first apply of an object it is read, and its
+controller reference compared. Kubernetes Events have names of their own, so writing one twice is a conflict that means
+done.
+
+Rules: design.md section 5 ("two believe they lead").
+"""
+
+from typing import Final
+
+from eventstore import events
+from handlers import canonical, moments
+from handlers.effects.cluster import MANAGER, Cluster, ClusterError, Written
+from handlers.outcome import Apply, Delete, Intent, Key, Object, Patch, Status, Told, event_name
+
+#: A body larger than this is recorded by its hash only.
+LARGEST: Final = 16 * 1024
+
+
+class Foreign(ClusterError):
+    """The object belongs to somebody else."""
+
+
+async def carry_out(cluster: Cluster, intent: Intent, *, now_ns: int) -> tuple[Key, str, Object, Written]:
+    """Target, verb, body and result. Raises ClusterError."""
+    target, verb, body = described(intent)
+    written = Written("", "", 0)
+    match intent:
+        case Apply():
+            written = await _apply(cluster, intent)
+        case Status():
+            written = await _status(cluster, intent)
+        case Patch():
+            locked = {"uid": intent.uid, "resourceVersion": intent.resource_version}
+            metadata = {**intent.patch.get("metadata", {}), **locked}
+            written = await cluster.patch(intent.key, {**intent.patch, "metadata": metadata})
+        case Delete():
+            await cluster.delete(intent.key, uid=intent.uid, resource_version=intent.resource_version)
+            written = Written(intent.uid, "", 0)
+        case Told():
+            target, body = event_of(intent, now_ns=now_ns)
+            written = await _create(cluster, target, body)
+    return target, verb, body, written
+
+
+def described(intent: Intent) -> tuple[Key, str, Object]:
+    """Target, verb and body of an intent, whether it succeeds or not."""
+    match intent:
+        case Apply():
+            return intent.key, "apply", intent.body
+        case Status():
+            return intent.key, "status", {"status": intent.status}
+        case Patch():
+            return intent.key, "patch", intent.patch
+        case Delete():
+            return intent.key, "delete", {}
+        case Told():
+            key, body = event_of(intent, now_ns=0)
+            return key, "event", body
+
+
+async def _apply(cluster: Cluster, intent: Apply) -> Written:
+    live = await cluster.get(intent.key)
+    if live is not None:
+        owners = live.get("metadata", {}).get("ownerReferences") or []
+        if not any(one.get("controller") and one.get("uid") == intent.owner for one in owners):
+            raise Foreign(409, "Foreign", f"{intent.key} exists and is not owned by {intent.owner}; it is left alone")
+    return await cluster.apply(intent.key, intent.body)
+
+
+async def _status(cluster: Cluster, intent: Status) -> Written:
+    """A status is replaced whole; the object is read for the version that it is written over, and compared by uid."""
+    live = await cluster.get(intent.key)
+    if live is None or live.get("metadata", {}).get("uid") != intent.uid:
+        raise ClusterError(404, "NotFound", f"{intent.key} with uid {intent.uid} is gone")
+    return await cluster.status(intent.key, {**live, "status": intent.status})
+
+
+async def _create(cluster: Cluster, key: Key, body: Object) -> Written:
+    try:
+        return await cluster.create(key, body)
+    except ClusterError as error:
+        if error.reason != "AlreadyExists":
+            raise
+        return Written("", "", 0)  # told before, by us or by a leader before us
+
+
+def event_of(told: Told, *, now_ns: int) -> tuple[Key, Object]:
+    """A core/v1 Event, as kubectl describe reads it."""
+    when = moments.text(now_ns // 1_000_000_000)
+    namespace = told.about.namespace or "default"
+    name = event_name(told)
+    body: Object = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": told.api_version,
+            "kind": told.object_kind,
+            "namespace": told.about.namespace,
+            "name": told.about.name,
+            "uid": told.uid,
+        },
+        "type": told.type,
+        "reason": told.reason,
+        "message": told.message[:1024],
+        "source": {"component": MANAGER},
+        "reportingComponent": MANAGER,
+        "firstTimestamp": when,
+        "lastTimestamp": when,
+        "count": 1,
+    }
+    return Key("events", namespace, name), body
+
+
+def recorded(
+    target: Key, verb: str, body: Object, written: Written, *, work_key: Key, handler: str, position: str, epoch: int,
+    attempt: int,
+) -> events.EffectApplied:  # fmt: skip
+    """The event of a write that succeeded."""
+    small = len(canonical.encode(body)) <= LARGEST
+    return events.EffectApplied(
+        verb=verb,  # type: ignore[arg-type]
+        kind=target.kind,
+        namespace=target.namespace,
+        name=target.name,
+        uid=written.uid,
+        resource_version=written.resource_version,
+        generation=written.generation,
+        body=body if small or verb == "status" else {},
+        desired=canonical.digest(body),
+        position=position,
+        handler=handler,
+        key=str(work_key),
+        epoch=epoch,
+        attempt=attempt,
+    )
+
+
+def refused(
+    target: Key, verb: str, body: Object, error: ClusterError, *, work_key: Key, handler: str, position: str,
+    epoch: int, attempt: int,
+) -> events.EffectFailed:  # fmt: skip
+    return events.EffectFailed(
+        verb=verb,  # type: ignore[arg-type]
+        kind=target.kind,
+        namespace=target.namespace,
+        name=target.name,
+        desired=canonical.digest(body),
+        position=position,
+        handler=handler,
+        key=str(work_key),
+        epoch=epoch,
+        attempt=attempt,
+        code=error.code,
+        reason=error.reason,
+        message=error.message[:500],
+    )
