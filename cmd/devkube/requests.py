@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from devkube.kinds import Object, Resource
-from devkube.store import encode
+from devkube.store import beginning, encode
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 JSON = "application/json"
@@ -70,7 +70,7 @@ class Listing:
     def bare(self) -> Sequence[bytes]:
         if self.resource.custom or not self.items:
             return self.items
-        cut = self.items[0].index(b'"metadata":')
+        cut = len(beginning(self.resource.group_version, self.resource.kind)) + 1  # the order of what follows is any
         return [b"{" + item[cut:] for item in self.items]
 
 

@@ -133,11 +133,16 @@ class _DefinitionRules:
         definition.prepare(new, old, subresource)
 
     def validate(self, new: Object, old: Object | None, subresource: str) -> list[Cause]:
-        # What the schema does not let through, the definition's rules could not walk.
-        return self.base.validate(new, old, subresource) or definition.validate(new, old, subresource)
+        # What the schema does not let through, the definition's rules could not walk; a rule without text they can.
+        found = [one for one in self.base.validate(new, old, subresource) if not _of_a_rule(one)]
+        return found or definition.validate(new, old, subresource)
 
     def table(self, obj: Object, now: float) -> list[Any]:
         return self.base.table(obj, now)
+
+
+def _of_a_rule(cause: Cause) -> bool:
+    return cause.reason == "FieldValueRequired" and ".x-kubernetes-validations[" in cause.field
 
 
 def builtins() -> list[Resource]:

@@ -3,10 +3,11 @@
 What the schema demands (required fields, values out of a list) is not repeated here: see `demands`.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from devkube.builtin import names
+from devkube.builtin import downward, names
 from devkube.builtin.causes import NOT_NEGATIVE, absent, duplicate, forbidden, invalid, required
 from devkube.builtin.scalars import quantity_value
 from devkube.errors import Cause
@@ -16,6 +17,11 @@ HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _STANDARD = frozenset(("cpu", "memory", "ephemeral-storage"))
 _COUNTS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+# What the downward API gives to an environment (ConvertDownwardAPIFieldLabel, validateObjectFieldSelector).
+_FIELD = re.compile(
+    r"metadata\.(name|namespace|uid|(labels|annotations)\['[^']+'\])"
+    r"|spec\.(nodeName|serviceAccountName)|status\.(hostIPs?|podIPs?)"
+)
 BLOCK = ("persistentVolumeClaim", "ephemeral")
 
 
@@ -83,11 +89,20 @@ def _value_from(env: Json, at: str) -> Iterator[Cause]:
     elif len(given) > 1:
         yield invalid(at, "", "may not have more than one field specified at a time")
     for name in given:
-        if name in ("configMapKeyRef", "secretKeyRef"):
+        if name == "fieldRef":
+            yield from downward.field(source[name], downward.ENV, f"{at}.{name}")
+        elif name == "resourceFieldRef":
+            yield from downward.resource(source[name], f"{at}.{name}", file=False)
+        elif name in ("configMapKeyRef", "secretKeyRef"):
             if not source[name].get("name"):
                 yield required(f"{at}.{name}.name")
             if source[name].get("key"):
                 yield from names.check(f"{at}.{name}.key", source[name]["key"], names.config_key)
+    if "fieldRef" in given:
+        path, here = source["fieldRef"].get("fieldPath") or "", f"{at}.fieldRef.fieldPath"
+        if not _FIELD.fullmatch(path):
+            told = f"error converting fieldPath: field label not supported: {path}"
+            yield invalid(here, path, told) if path else required(here)
 
 
 def _env_from(one: Json, at: str) -> Iterator[Cause]:
@@ -122,7 +137,7 @@ def _mounts(container: Json, at: str, volumes: Mapping[str, Json]) -> Iterator[C
             yield invalid(f"{here}.subPathExpr", mount["subPathExpr"], text)
         for key in ("subPath", "subPathExpr"):
             # Upstream leaves the index out of these two paths.
-            yield from descending(mount.get(key) or "", f"{at}.volumeMounts.{key}")
+            yield from downward.descending(mount.get(key) or "", f"{at}.volumeMounts.{key}")
     for index, device in enumerate(container.get("volumeDevices") or ()):
         here, name, path = f"{at}.volumeDevices[{index}]", device.get("name"), device.get("devicePath")
         if name not in volumes:
@@ -132,13 +147,6 @@ def _mounts(container: Json, at: str, volumes: Mapping[str, Json]) -> Iterator[C
             yield invalid(f"{here}.name", name, text)
         if path in paths:
             yield invalid(f"{here}.devicePath", path, "must not already exist as a path in volumeMounts")
-
-
-def descending(path: str, at: str) -> Iterator[Cause]:
-    if path.startswith("/"):
-        yield invalid(at, path, "must be a relative path")
-    if ".." in path.split("/"):
-        yield invalid(at, path, "must not contain '..'")
 
 
 def resources(found: Json, at: str) -> Iterator[Cause]:
