@@ -1,0 +1,261 @@
+"""Built-in kinds beside Pods: defaults, derived fields and the rules that controllers meet."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from tests.support.kubeobjects import configmap, container, deployment
+from tests.support.kubernetes import Client, Space
+
+
+def service(name: str, **spec: Any) -> dict[str, Any]:
+    body = {"selector": {"app": name}, "ports": [{"port": 80}], **spec}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": body}
+
+
+async def test_a_service_gets_an_address(kube: Client, space: Space) -> None:
+    """clusterIP and clusterIPs, each its own; target ports, protocol, type and affinity by default."""
+    path = space.of("v1", "services")
+    one, two = [await kube.create(path, service(name)) for name in ("a", "b")]
+    assert one["spec"]["clusterIP"] != two["spec"]["clusterIP"]
+    assert one["spec"]["clusterIPs"] == [one["spec"]["clusterIP"]]
+    assert one["spec"]["ports"] == [{"port": 80, "targetPort": 80, "protocol": "TCP"}]
+    assert (one["spec"]["type"], one["spec"]["sessionAffinity"]) == ("ClusterIP", "None")
+
+
+async def test_a_headless_service_has_none(kube: Client, space: Space) -> None:
+    """clusterIP None stays None."""
+    made = await kube.create(space.of("v1", "services"), service("a", clusterIP="None"))
+    assert (made["spec"]["clusterIP"], made["spec"]["clusterIPs"]) == ("None", ["None"])
+
+
+async def test_a_service_s_rules(kube: Client, space: Space) -> None:
+    """Ports are required and named when several; the address cannot change."""
+    path = space.of("v1", "services")
+    answer = await kube.post(path, service("a", ports=[]))
+    answer.refused(422, "Invalid", "spec.ports: Required value")
+    answer = await kube.post(path, service("a", ports=[{"port": 80}, {"port": 81}]))
+    answer.refused(422, "Invalid", "spec.ports[0].name: Required value")
+    answer = await kube.post(path, service("No_Label"))
+    answer.refused(422, "Invalid", "metadata.name")
+    await kube.create(path, service("a"))
+    answer = await kube.merge(f"{path}/a", {"spec": {"clusterIP": "10.96.77.77", "clusterIPs": ["10.96.77.77"]}})
+    answer.refused(422, "Invalid", "spec.clusterIPs[0]: Invalid value", "may not change once set")
+
+
+async def test_configmaps_can_be_sealed(kube: Client, space: Space) -> None:
+    """immutable: neither data nor the seal itself change again."""
+    path = f"{space.configmaps}/a"
+    await kube.create(space.configmaps, {**configmap("a", {"k": "v"}), "immutable": True})
+    (await kube.merge(path, {"data": {"k": "w"}})).refused(
+        422, "Invalid", "data: Forbidden: field is immutable when `immutable` is set"
+    )
+    (await kube.merge(path, {"immutable": False})).refused(422, "Invalid", "immutable: Forbidden")
+    (await kube.merge(path, {"metadata": {"labels": {"l": "1"}}})).ok(200)
+
+
+async def test_keys_of_configmaps(kube: Client, space: Space) -> None:
+    """IsConfigMapKey, and no key in both data and binaryData."""
+    answer = await kube.post(space.configmaps, configmap("a", {"a b": "1"}))
+    answer.refused(422, "Invalid", "data[a b]: Invalid value")
+    answer = await kube.post(space.configmaps, {**configmap("a", {"k": "1"}), "binaryData": {"k": "aGk="}})
+    answer.refused(422, "Invalid", "k")
+
+
+async def test_secrets_are_base64(kube: Client, space: Space) -> None:
+    """stringData goes into data; what is no base64 is refused; the type is Opaque and cannot change."""
+    path = space.of("v1", "secrets")
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}
+    made = await kube.create(path, {**body, "stringData": {"k": "hello"}})
+    assert made["data"] == {"k": base64.b64encode(b"hello").decode()}
+    assert "stringData" not in made
+    assert made["type"] == "Opaque"
+    (await kube.merge(f"{path}/a", {"type": "other"})).refused(
+        422, "Invalid", "type: Invalid value", "field is immutable"
+    )
+    answer = await kube.post(path, {**body, "metadata": {"name": "b"}, "data": {"k": "%%%"}})
+    answer.refused(400, "BadRequest", "illegal base64 data")
+    answer = await kube.post(path, {**body, "metadata": {"name": "c"}, "type": "kubernetes.io/tls", "data": {}})
+    answer.refused(422, "Invalid", "data[tls.crt]: Required value")
+
+
+async def test_a_deployment_has_its_defaults(kube: Client, space: Space) -> None:
+    """Rolling update by quarters, ten revisions, ten minutes."""
+    body = deployment("d")
+    del body["spec"]["replicas"]
+    spec = (await kube.create(space.deployments, body))["spec"]
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}
+    assert (spec["replicas"], spec["revisionHistoryLimit"], spec["progressDeadlineSeconds"]) == (1, 10, 600)
+    assert spec["template"]["spec"]["restartPolicy"] == "Always"
+    assert spec["template"]["spec"]["containers"][0]["imagePullPolicy"] == "IfNotPresent"
+
+
+async def test_a_deployment_s_rules(kube: Client, space: Space) -> None:
+    """The selector matches the template and never changes; templates are checked like Pods."""
+    answer = await kube.post(space.deployments, deployment("d", spec={"selector": {"matchLabels": {"app": "other"}}}))
+    answer.refused(
+        422, "Invalid", "spec.template.metadata.labels: Invalid value", "`selector` does not match template `labels`"
+    )
+    answer = await kube.post(space.deployments, deployment("d", spec={"selector": None}))
+    answer.refused(422, "Invalid", "spec.selector: Required value")
+    answer = await kube.post(space.deployments, deployment("d", replicas=-1))
+    answer.refused(422, "Invalid", "spec.replicas: Invalid value: -1")
+    bad = deployment("d")
+    bad["spec"]["template"]["spec"]["containers"] = [container("a"), container("a")]
+    answer = await kube.post(space.deployments, bad)
+    answer.refused(422, "Invalid", "spec.template.spec.containers[1].name: Duplicate value")
+    await kube.create(space.deployments, deployment("d"))
+    change = {"spec": {"selector": {"matchLabels": {"app": "x"}}, "template": {"metadata": {"labels": {"app": "x"}}}}}
+    (await kube.merge(f"{space.deployments}/d", change)).refused(
+        422, "Invalid", "spec.selector: Invalid value", "field is immutable"
+    )
+
+
+async def test_a_stateful_set_s_rules(kube: Client, space: Space) -> None:
+    """Most of its spec is fixed; the message lists what is not."""
+    path = space.of("apps/v1", "statefulsets")
+    body = deployment("s")
+    body["kind"] = "StatefulSet"
+    body["spec"]["serviceName"] = "s"
+    made = await kube.create(path, body)
+    assert (made["spec"]["podManagementPolicy"], made["spec"]["updateStrategy"]["type"]) == (
+        "OrderedReady",
+        "RollingUpdate",
+    )
+    answer = await kube.merge(f"{path}/s", {"spec": {"serviceName": "other"}})
+    answer.refused(422, "Invalid", "spec: Forbidden: updates to statefulset spec for fields other than")
+    (await kube.merge(f"{path}/s", {"spec": {"replicas": 2}})).ok(200)
+
+
+async def test_a_job_s_pods_do_not_restart_forever(kube: Client, space: Space) -> None:
+    """restartPolicy OnFailure or Never; completions, parallelism, failures by default; selector and labels made."""
+    path = space.of("batch/v1", "jobs")
+    body = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j"},
+        "spec": {"template": {"spec": {"containers": [container()]}}},
+    }
+    (await kube.post(path, body)).refused(422, "Invalid", "spec.template.spec.restartPolicy")
+    body["spec"]["template"]["spec"]["restartPolicy"] = "Never"  # type: ignore[index]
+    made = await kube.create(path, body)
+    spec = made["spec"]
+    assert (spec["completions"], spec["parallelism"], spec["backoffLimit"], spec["completionMode"]) == (
+        1,
+        1,
+        6,
+        "NonIndexed",
+    )
+    labels = spec["template"]["metadata"]["labels"]
+    assert labels["batch.kubernetes.io/controller-uid"] == made["metadata"]["uid"]
+    assert labels["batch.kubernetes.io/job-name"] == "j"
+    assert spec["selector"]["matchLabels"] == {"batch.kubernetes.io/controller-uid": made["metadata"]["uid"]}
+
+
+BACKEND = {"service": {"name": "s", "port": {"number": 80}}}
+SLICE = {"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"name": "", "port": 80}]}
+ONCE = {"spec": {"restartPolicy": "Never", "containers": [container()]}}
+
+
+@pytest.mark.parametrize(
+    ("group_version", "plural", "body"),
+    [
+        ("policy/v1", "poddisruptionbudgets", {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}}),
+        (
+            "autoscaling/v2",
+            "horizontalpodautoscalers",
+            {
+                "spec": {
+                    "maxReplicas": 3,
+                    "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+                }
+            },
+        ),
+        ("networking.k8s.io/v1", "networkpolicies", {"spec": {"podSelector": {}}}),
+        ("networking.k8s.io/v1", "ingresses", {"spec": {"defaultBackend": BACKEND}}),
+        (
+            "discovery.k8s.io/v1",
+            "endpointslices",
+            SLICE,
+        ),
+        (
+            "v1",
+            "persistentvolumeclaims",
+            {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}},
+        ),
+        ("v1", "resourcequotas", {"spec": {"hard": {"pods": "10"}}}),
+        ("v1", "limitranges", {"spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}}]}}),
+        (
+            "batch/v1",
+            "cronjobs",
+            {
+                "spec": {
+                    "schedule": "*/5 * * * *",
+                    "jobTemplate": {"spec": {"template": ONCE}},
+                }
+            },
+        ),
+        (
+            "apps/v1",
+            "daemonsets",
+            {
+                "spec": {
+                    "selector": {"matchLabels": {"a": "b"}},
+                    "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container()]}},
+                }
+            },
+        ),
+        (
+            "apps/v1",
+            "replicasets",
+            {
+                "spec": {
+                    "selector": {"matchLabels": {"a": "b"}},
+                    "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container()]}},
+                }
+            },
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "/" not in value else "",
+)
+async def test_namespaced_kinds_are_served(
+    kube: Client, space: Space, group_version: str, plural: str, body: dict[str, Any]
+) -> None:
+    """Created, read, labelled, listed as a table and deleted."""
+    path = space.of(group_version, plural)
+    made = await kube.create(path, {"metadata": {"name": "a"}, **body})
+    assert made["apiVersion"] == group_version
+    (await kube.merge(f"{path}/a", {"metadata": {"labels": {"l": "1"}}})).ok(200)
+    assert await kube.names(path, labelSelector="l=1") == ["a"]
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    table = (await kube.call("GET", path, accept=accept, query={"labelSelector": "l=1"})).ok(200)
+    assert len(table["rows"][0]["cells"]) == len(table["columnDefinitions"])
+    (await kube.delete(f"{path}/a")).ok()
+
+
+@pytest.mark.parametrize(
+    ("group_version", "plural", "body"),
+    [
+        ("v1", "nodes", {}),
+        ("scheduling.k8s.io/v1", "priorityclasses", {"value": 5}),
+        ("storage.k8s.io/v1", "storageclasses", {"provisioner": "example.com/p"}),
+        ("node.k8s.io/v1", "runtimeclasses", {"handler": "h"}),
+        (
+            "v1",
+            "persistentvolumes",
+            {"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}},
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "/" not in value else "",
+)
+async def test_cluster_wide_kinds_are_served(
+    kube: Client, space: Space, group_version: str, plural: str, body: dict[str, Any]
+) -> None:
+    """The same without a namespace."""
+    root = f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}"
+    path = f"{root}/{plural}"
+    made = await kube.create(path, {"metadata": {"name": space.name}, **body})
+    assert "namespace" not in made["metadata"]
+    (await kube.merge(f"{path}/{space.name}", {"metadata": {"labels": {"l": "1"}}})).ok(200)
+    (await kube.delete(f"{path}/{space.name}")).ok()
