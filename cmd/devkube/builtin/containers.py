@@ -3,7 +3,6 @@
 What the schema demands (required fields, values out of a list) is not repeated here: see `demands`.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,11 +16,6 @@ HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _STANDARD = frozenset(("cpu", "memory", "ephemeral-storage"))
 _COUNTS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
-# What the downward API gives to an environment (ConvertDownwardAPIFieldLabel, validateObjectFieldSelector).
-_FIELD = re.compile(
-    r"metadata\.(name|namespace|uid|(labels|annotations)\['[^']+'\])"
-    r"|spec\.(nodeName|serviceAccountName)|status\.(hostIPs?|podIPs?)"
-)
 BLOCK = ("persistentVolumeClaim", "ephemeral")
 
 
@@ -98,11 +92,6 @@ def _value_from(env: Json, at: str) -> Iterator[Cause]:
                 yield required(f"{at}.{name}.name")
             if source[name].get("key"):
                 yield from names.check(f"{at}.{name}.key", source[name]["key"], names.config_key)
-    if "fieldRef" in given:
-        path, here = source["fieldRef"].get("fieldPath") or "", f"{at}.fieldRef.fieldPath"
-        if not _FIELD.fullmatch(path):
-            told = f"error converting fieldPath: field label not supported: {path}"
-            yield invalid(here, path, told) if path else required(here)
 
 
 def _env_from(one: Json, at: str) -> Iterator[Cause]:

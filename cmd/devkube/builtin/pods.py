@@ -7,7 +7,7 @@ a webhook breaks; those of Windows, AppArmor, sysctls, resource claims and of si
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from devkube.builtin import containers, names
+from devkube.builtin import containers, downward, names
 from devkube.builtin.causes import absent, between, duplicate, forbidden, invalid, required, unsupported
 from devkube.builtin.metadata import labels
 from devkube.errors import Cause
@@ -85,6 +85,10 @@ def _volume(volume: Json, at: str, taken: Any) -> Iterator[Cause]:
         if mode is not None and not 0 <= mode <= 0o777:
             text = "must be a number between 0 and 0777 (octal), both inclusive"
             yield invalid(f"{at}.{key}.defaultMode", mode, text)
+    yield from downward.files((volume.get("downwardAPI") or {}).get("items"), f"{at}.downwardAPI.items")
+    for index, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+        items = (source.get("downwardAPI") or {}).get("items")
+        yield from downward.files(items, f"{at}.projected.sources[{index}].downwardAPI.items")
     if volume.get("name"):
         yield from names.check(f"{at}.name", volume["name"], names.dns_label)
     else:

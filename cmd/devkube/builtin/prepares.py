@@ -52,6 +52,10 @@ def status(kind: str) -> Prepare:
 def pod(new: Object, old: Object | None, subresource: str) -> None:
     if old is None:
         new["status"] = {"phase": "Pending", "qosClass": qos(new["spec"])}
+        if new["spec"].get("schedulingGates"):
+            condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+            condition["message"] = "Scheduling is blocked due to non-empty scheduling gates"
+            new["status"]["conditions"] = [condition]
 
 
 def qos(spec: Mapping[str, Any]) -> str:

@@ -18,25 +18,52 @@ def with_container(**more: Any) -> Object:
 
 
 VALID: list[tuple[str, Object]] = [
-    ("image volume with a mount", {
-        "containers": [{**C, "volumeMounts": [{"name": "v", "mountPath": "/m", "subPath": "a"}]}],
-        "volumes": [{"name": "v", "image": {"reference": "registry/data:1", "pullPolicy": "Always"}}],
-    }),
-    ("native sidecar with probes and hooks", {
-        "containers": [C],
-        "initContainers": [{
-            **C, "name": "side", "restartPolicy": "Always",
-            "startupProbe": {"exec": {"command": ["true"]}}, "lifecycle": {"preStop": {"sleep": {"seconds": 1}}},
-        }],
-    }),
+    (
+        "image volume with a mount",
+        {
+            "containers": [{**C, "volumeMounts": [{"name": "v", "mountPath": "/m", "subPath": "a"}]}],
+            "volumes": [{"name": "v", "image": {"reference": "registry/data:1", "pullPolicy": "Always"}}],
+        },
+    ),
+    (
+        "native sidecar with probes and hooks",
+        {
+            "containers": [C],
+            "initContainers": [
+                {
+                    **C,
+                    "name": "side",
+                    "restartPolicy": "Always",
+                    "startupProbe": {"exec": {"command": ["true"]}},
+                    "lifecycle": {"preStop": {"sleep": {"seconds": 1}}},
+                }
+            ],
+        },
+    ),
     ("a container with a policy of its own", with_container(restartPolicy="Never")),
+    (
+        "one label in a variable",
+        with_container(env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['a']"}}}]),
+    ),
+    (
+        "labels in a file",
+        {
+            "containers": [C],
+            "volumes": [
+                {"name": "v", "downwardAPI": {"items": [{"path": "a", "fieldRef": {"fieldPath": "metadata.labels"}}]}}
+            ],
+        },
+    ),
     ("extended resource", with_container(resources={"limits": {"nvidia.com/gpu": "1"}})),
     ("tolerations", {"containers": [C], "tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b"}]}),
-    ("block device", {
-        "containers": [{**C, "volumeDevices": [{"name": "v", "devicePath": "/dev/x"}]}],
-        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
-    }),
-]  # fmt: skip
+    (
+        "block device",
+        {
+            "containers": [{**C, "volumeDevices": [{"name": "v", "devicePath": "/dev/x"}]}],
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+        },
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "spec"), VALID, ids=[name for name, _ in VALID])
@@ -150,6 +177,30 @@ WRONG: list[tuple[str, Object, str, str]] = [
         with_container(env=[{"name": "A", "value": "b", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]),
         "spec.containers[0].env[0].valueFrom",
         'Invalid value: "": may not be specified when `value` is not empty',
+    ),
+    (
+        "a field that is none",
+        with_container(env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodes"}}}]),
+        "spec.containers[0].env[0].valueFrom.fieldRef.fieldPath",
+        'Invalid value: "spec.nodes": error converting fieldPath: field label not supported: spec.nodes',
+    ),
+    (
+        "all labels in a variable",
+        with_container(env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels"}}}]),
+        "spec.containers[0].env[0].valueFrom.fieldRef.fieldPath",
+        'Unsupported value: "metadata.labels": supported values: "metadata.name", "metadata.namespace", '
+        '"metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", '
+        '"status.podIP", "status.podIPs"',
+    ),
+    (
+        "a file about no container",
+        {
+            "volumes": [
+                {"name": "v", "downwardAPI": {"items": [{"path": "a", "resourceFieldRef": {"resource": "limits.cpu"}}]}}
+            ]
+        },
+        "spec.volumes[0].downwardAPI.items[0].resourceFieldRef.containerName",
+        "Required value",
     ),
     (
         "request over limit",
