@@ -29,6 +29,7 @@ VERSION: Final = {
 HEALTH: Final = ("/healthz", "/livez", "/readyz")
 PINGS: Final = tuple(f"{path}/ping" for path in HEALTH)
 PATHS: Final = ("/api", "/apis", *HEALTH, "/openapi/v2", "/openapi/v3", "/version")
+GROUPS: Final = ((2, "api"), (2, "apis"), (3, "apis"))  # /api/v1, /apis/GROUP, /apis/GROUP/VERSION
 
 
 class Documents:
@@ -41,10 +42,15 @@ class Documents:
     def answer(self, call: Call, route: Route) -> Reply:
         """StatusError. A HEAD is a GET here; who carries it leaves the body out."""
         path = "/" + route.path.strip("/")
-        if path not in ("/", *PATHS, *PINGS) and not path.startswith(("/api/", "/apis/", "/openapi/v3/")):
+        parts = path.strip("/").split("/")
+        if (
+            path not in ("/", *PATHS, *PINGS)
+            and (len(parts), parts[0]) not in GROUPS
+            and parts[:2] != ["openapi", "v3"]
+        ):
             raise no_such_path()
         if route.verb not in ("get", "head"):
-            raise method_not_allowed(route.verb)
+            raise method_not_allowed()
         if path in HEALTH or path in PINGS:
             told = f"[+]ping ok\n{path[1:]} check passed\n" if path in HEALTH and "verbose" in call.query else "ok"
             return Reply(200, (told.encode(),), "text/plain; charset=utf-8")
@@ -54,7 +60,6 @@ class Documents:
             return Reply(200, (msgspec.json.format(msgspec.json.encode(VERSION), indent=2),))
         accept = call.headers.get("accept", "")
         content_type = JSON
-        parts = path.strip("/").split("/")
         if path in ("/api", "/apis"):
             form = negotiation.discovery(accept)
             content_type = form.content_type

@@ -44,7 +44,8 @@ class StatusError(Exception):
             if value:
                 details[key] = value
         if self.causes:
-            details["causes"] = [{"reason": c.reason, "message": c.message, "field": c.field} for c in self.causes]
+            told = ({"reason": c.reason, "message": c.message, "field": c.field} for c in self.causes)
+            details["causes"] = [{key: value for key, value in one.items() if value} for one in told]
         if self.retry_after:
             details["retryAfterSeconds"] = self.retry_after
         return {
@@ -53,7 +54,7 @@ class StatusError(Exception):
             "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
+            **({"reason": self.reason} if self.reason else {}),
             **({"details": details} if details else {}),
             "code": self.code,
         }
@@ -118,10 +119,8 @@ def unsupported_media_type(message: str) -> StatusError:
     return StatusError(415, "UnsupportedMediaType", message)
 
 
-def method_not_allowed(verb: str) -> StatusError:
-    return StatusError(
-        405, "MethodNotAllowed", f"the server does not allow this method on the requested resource: {verb}"
-    )
+def method_not_allowed() -> StatusError:
+    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
 def unauthorized() -> StatusError:
@@ -133,4 +132,5 @@ def expired(message: str) -> StatusError:
 
 
 def internal(message: str) -> StatusError:
-    return StatusError(500, "InternalError", f"Internal error occurred: {message}")
+    told = f"Internal error occurred: {message}"
+    return StatusError(500, "InternalError", told, causes=[Cause("", message, "")])

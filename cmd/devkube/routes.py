@@ -12,7 +12,7 @@ from typing import Final
 from devkube.errors import method_not_allowed, no_such_path
 from devkube.kinds import Catalog, Resource
 
-VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+VERBS: Final = {"POST": "create", "GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 #: What stands after a namespace's name and is no resource inside it.
 OF_NAMESPACES: Final = ("status", "finalize")
 NAME_SELECTORS: Final = ("metadata.name==", "metadata.name=")
@@ -89,7 +89,7 @@ def find(catalog: Catalog, route: Route) -> Resource:
     misplaced = route.verb in ("update", "patch") and not route.name
     misplaced = misplaced or (route.verb == "create" and bool(route.name) != bool(route.subresource))
     if misplaced or route.verb not in verbs or (across and route.verb not in ("list", "watch")):
-        raise method_not_allowed(route.verb or "this method")
+        raise method_not_allowed()
     return resource
 
 

@@ -250,7 +250,16 @@ async def test_the_rest_of_what_is_not_about_objects(server: Server) -> None:
     assert (await server.json("GET", "/openapi/v3/apis/node.k8s.io/v1"))[1]["openapi"] == "3.0.0"
     assert (await server.json("GET", "/openapi/v3", accept="application/com.github.protobuf"))[0] == 406
     assert (await server.json("POST", "/version"))[0] == 405
-    for path in ("/metrics", "/openapi/v3/apis/none/v1", "/apis/none", "/api/v2", "/healthzz"):
+    for path in (
+        "/metrics",
+        "/api/v1//pods",
+        "/apis/apps/v1//x",
+        "/openapi/v3/apis/none/v1",
+        "/openapi",
+        "/apis/none",
+        "/api/v2",
+        "/healthzz",
+    ):
         assert (await server.json("GET", path))[0] == 404, path
 
 
