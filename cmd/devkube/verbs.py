@@ -8,9 +8,9 @@ The verbs themselves are in `reading`, `writing`, `patching` and `deleting`; wha
 
 from dataclasses import replace
 
-from devkube import bodies, deleting, kinds, patching, reading, writing
+from devkube import bodies, deleting, kinds, parameters, patching, reading, strategies, writing
+from devkube.builtin.rules import BuiltinRules
 from devkube.errors import method_not_allowed
-from devkube.kinds import Object
 from devkube.machinery import Machinery
 from devkube.requests import (
     ADMIN,
@@ -64,37 +64,40 @@ class Verbs(Machinery):
                 return await deleting.delete(self, request)
             case "deletecollection":
                 return await deleting.delete_collection(self, request)
-        raise method_not_allowed(request.verb)
+        raise method_not_allowed()
 
     async def _elsewhere(self, other: Subresource, request: Request) -> Answer:
-        """A body that is sent must be of the subresource's kind; a version it need not have."""
-        obj: Object = {}
-        sub = request.resource.subresources.get(request.subresource)
-        if request.body.strip():
-            kind = sub.kind if sub else request.resource.kind
-            obj, _ = bodies.decode_object(request.body, request.content_type, request.resource, kind=kind)
-        attributes = self._created(request, obj, sub)
+        """A body must be of the subresource's kind; a version it need not have."""
+        own = _kind_of(request)
+        kind = own.kind if request.subresource else ""
+        obj, _ = bodies.decode_object(request.body, request.content_type, own, kind=kind)
+        options = parameters.write(request, "CreateOptions")
+        request.warnings.extend(own.rules.decode(obj, validation=options.validation))
+        strategies.in_namespace(obj, request)
+        attributes = Attributes(
+            operation="CREATE",
+            resource=request.resource,
+            namespace=request.namespace,
+            name=request.name or obj["metadata"].get("name") or "",
+            object=obj,
+            old=None,
+            user=request.user,
+            subresource=request.subresource,
+            dry_run=options.dry_run,
+            options=options.options("CreateOptions"),
+            kind=(own.group, own.version, own.kind) if request.subresource else None,
+            warnings=request.warnings,
+        )
         obj = await self.admission.mutate(attributes)
         await self.admission.validate(attributes)
         answer = await other(request, obj)
         return replace(answer, warnings=(*request.warnings, *answer.warnings))
 
-    @staticmethod
-    def _created(request: Request, obj: Object, sub: kinds.Subresource | None) -> Attributes:
-        """What webhooks are told of an eviction, a token or a review."""
-        resource, kind = request.resource, None
-        if sub is not None:
-            kind = (sub.group, sub.version, sub.kind) if sub.version else (resource.group, resource.version, sub.kind)
-        return Attributes(
-            operation="CREATE",
-            resource=resource,
-            namespace=request.namespace,
-            name=request.name or (obj.get("metadata") or {}).get("name") or "",
-            object=obj,
-            old=None,
-            user=request.user,
-            subresource=request.subresource,
-            dry_run="All" in request.query.get("dryRun", ""),
-            kind=kind,
-            warnings=request.warnings,
-        )
+
+def _kind_of(request: Request) -> kinds.Resource:
+    """What a POST to this subresource (or to a kind that is not stored) holds."""
+    resource, sub = request.resource, request.resource.subresources.get(request.subresource)
+    if sub is None:
+        return resource
+    group, version = (sub.group, sub.version) if sub.version else (resource.group, resource.version)
+    return replace(resource, group=group, version=version, kind=sub.kind, rules=BuiltinRules(group, version, sub.kind))

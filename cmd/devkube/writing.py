@@ -170,7 +170,10 @@ async def insert(write: Write, obj: Object, *, tracked: bool = False) -> Answer:
     if not tracked:
         write.track(obj, None)
     obj = await write.admitted(obj, None)
+    in_namespace(obj, request)
     meta = obj["metadata"]
+    if meta.get("resourceVersion"):
+        raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
     if meta.get("generateName") and not meta.get("name"):
         meta["name"] = m.unused_name(resource, request.namespace, meta["generateName"])
     meta["uid"], meta["creationTimestamp"] = new_uid(), m.clock.timestamp()

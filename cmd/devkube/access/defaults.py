@@ -67,7 +67,8 @@ _EDIT = (
 _NODE = (
     *_REVIEWS,
     "create | authorization.k8s.io | localsubjectaccessreviews",
-    f"{_READ} | {_CORE} | services pods secrets configmaps serviceaccounts",
+    f"{_READ} | {_CORE} | services pods secrets configmaps",
+    f"get | {_CORE} | serviceaccounts",
     f"create get list watch update patch | {_CORE} | nodes",
     f"update patch | {_CORE} | nodes/status pods/status",
     *_EVENTS,
@@ -81,6 +82,8 @@ _NODE = (
     f"{_READ} | storage.k8s.io | csidrivers",
     "get create update patch delete | storage.k8s.io | csinodes",
     f"{_READ} | node.k8s.io | runtimeclasses",
+    "get | resource.k8s.io | resourceclaims",
+    "deletecollection | resource.k8s.io | resourceslices",
 )
 _MANAGER = (
     *_EVENTS,
@@ -106,6 +109,7 @@ _SCHEDULER = (
     f"{_READ} | policy | poddisruptionbudgets",
     *_REVIEWS,
     f"{_READ} | storage.k8s.io | csinodes csidrivers csistoragecapacities volumeattachments",
+    f"{_ALL} | coordination.k8s.io | leasecandidates",
 )
 _HEALTH = "/livez /readyz /healthz"
 
@@ -161,7 +165,9 @@ _BINDINGS: dict[str, tuple[str, tuple[str, ...]]] = {
     "system:discovery": ("Group", _AUTHENTICATED),
     "system:basic-user": ("Group", _AUTHENTICATED),
     "system:public-info-viewer": ("Group", _ANYBODY),
+    "system:node": ("Group", ()),  # upstream's Node authorizer took its place
     "system:node-proxier": ("User", ("system:kube-proxy",)),
+    "system:kube-dns": ("ServiceAccount", ("kube-system/kube-dns",)),
     "system:kube-controller-manager": ("User", ("system:kube-controller-manager",)),
     "system:kube-scheduler": ("User", ("system:kube-scheduler",)),
     "system:service-account-issuer-discovery": ("Group", ("system:serviceaccounts",)),
@@ -185,7 +191,7 @@ def cluster_role_bindings() -> list[Object]:
             name,
             {
                 "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
-                "subjects": [{"apiGroup": GROUP, "kind": kind, "name": subject} for subject in subjects],
+                **({"subjects": [_subject(kind, subject) for subject in subjects]} if subjects else {}),
             },
         )
         for name, (kind, subjects) in _BINDINGS.items()
@@ -196,13 +202,20 @@ def _object(kind: str, name: str, rest: Object) -> Object:
     labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
     if name in _PART_OF:
         labels[_TO + _PART_OF[name]] = "true"
-    annotations = {f"{GROUP}/autoupdate": "true"}
+    annotations = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
     meta = {"name": name, "labels": labels, "annotations": annotations}
     return {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": meta, **rest}
 
 
+def _subject(kind: str, name: str) -> Object:
+    if kind == "ServiceAccount":
+        namespace, _, own = name.partition("/")
+        return {"kind": kind, "name": own, "namespace": namespace}
+    return {"apiGroup": GROUP, "kind": kind, "name": name}
+
+
 def _rule(text: str) -> Object:
-    columns = [column.split() for column in text.split("|")]
+    columns = [sorted(column.split()) for column in text.split("|")]
     if columns[1] == ["*URL"] or columns[1][0].startswith("/"):
         return {"verbs": columns[0], "nonResourceURLs": ["*"] if columns[1] == ["*URL"] else columns[1]}
     rule: Object = {"verbs": columns[0], "apiGroups": _groups(columns[1]), "resources": columns[2]}
@@ -210,4 +223,4 @@ def _rule(text: str) -> Object:
 
 
 def _groups(names: Iterable[str]) -> list[str]:
-    return ["" if name == _CORE else name for name in names]
+    return sorted("" if name == _CORE else name for name in names)

@@ -35,7 +35,7 @@ def check(
         kind, role = reference.get("kind") or "", reference.get("name") or ""
         target = "clusterroles" if kind == "ClusterRole" else "roles"
         if not _may(authorizer, user, "bind", target, namespace, role):
-            _hold(authorizer, user, namespace, _rules_of(objects, kind, namespace, role), about)
+            _hold(authorizer, user, namespace, _rules_of(objects, plural, kind, namespace, role), about)
         return
     if _may(authorizer, user, "escalate", plural, namespace, name):
         return
@@ -49,11 +49,11 @@ def _may(authorizer: Authorizer, user: User, verb: str, resource: str, namespace
     return authorizer.decide(Question(user, verb, GROUP, resource, "", namespace, name)).allowed
 
 
-def _rules_of(objects: Objects, kind: str, namespace: str, name: str) -> Sequence[Rule]:
+def _rules_of(objects: Objects, plural: str, kind: str, namespace: str, name: str) -> Sequence[Rule]:
     key = CLUSTER_ROLES if kind == "ClusterRole" else ROLES
     found = objects.get(key, "" if kind == "ClusterRole" else namespace, name)
     if found is None:
-        raise not_found(About(GROUP, key.split(".")[0], name))
+        raise not_found(About(GROUP, plural, name))  # as upstream, which names what was asked for
     if kind == "ClusterRole" and found.get("aggregationRule"):
         return rules.read(aggregation.resolve(objects.list(key))[name])
     return rules.read(found.get("rules"))

@@ -7,6 +7,8 @@ without its spec, as upstream). Checks and texts are those of `pkg/apis/authoriz
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from devkube.access.rbac import Authorizer
 from devkube.access.rules import Question, Rule
 from devkube.errors import About, Cause, bad_request, invalid
@@ -19,7 +21,7 @@ _HARMLESS = ("managedFields", "creationTimestamp")  # metadata that a client's l
 
 def subject_access_review(authorizer: Authorizer, obj: Object) -> Object:
     spec = obj.get("spec") or {}
-    _refuse(obj, _spec_causes(spec, subject=True) + _metadata_causes(obj, "must be empty", ()))
+    _refuse(_spec_causes(spec, subject=True) + _metadata_causes(obj, "must be empty", ()))
     return _answered(authorizer, obj, _question(spec, _subject(spec)))
 
 
@@ -35,7 +37,7 @@ def local_subject_access_review(authorizer: Authorizer, obj: Object, namespace: 
     if spec.get("nonResourceAttributes") is not None:
         path = "spec.nonResourceAttributes"
         causes.append(_cause(path, spec["nonResourceAttributes"], "disallowed on this kind of request"))
-    _refuse(obj, causes)
+    _refuse(causes)
     if own != namespace:
         raise bad_request(f"spec.resourceAttributes.namespace must match namespace: {namespace}")
     return _answered(authorizer, obj, _question(spec, _subject(spec)))
@@ -43,7 +45,7 @@ def local_subject_access_review(authorizer: Authorizer, obj: Object, namespace: 
 
 def self_subject_access_review(authorizer: Authorizer, obj: Object, user: User) -> Object:
     spec = obj.get("spec") or {}
-    _refuse(obj, _spec_causes(spec, subject=False) + _metadata_causes(obj, "must be empty", ()))
+    _refuse(_spec_causes(spec, subject=False) + _metadata_causes(obj, "must be empty", ()))
     return _answered(authorizer, obj, _question(spec, user))
 
 
@@ -141,10 +143,9 @@ def _metadata_causes(obj: Object, text: str, allowed: tuple[str, ...]) -> list[C
 
 
 def _cause(path: str, value: object, text: str) -> Cause:
-    shown = f'"{value}"' if isinstance(value, str) else "null" if value is None else str(value)
-    return Cause("FieldValueInvalid", f"Invalid value: {shown}: {text}", path)
+    return Cause("FieldValueInvalid", f"Invalid value: {msgspec.json.encode(value).decode()}: {text}", path)
 
 
-def _refuse(obj: Object, causes: list[Cause]) -> None:
+def _refuse(causes: list[Cause]) -> None:
     if causes:
-        raise invalid(About(GROUP, obj["kind"].lower() + "s", "", obj["kind"]), causes)
+        raise invalid(About(GROUP, ""), causes)  # upstream forgets the kind here

@@ -73,7 +73,7 @@ class Signer:
         try:
             self._public.verify(der, f"{head}.{payload}".encode(), _ECDSA)
         except InvalidSignature:
-            raise BadSignature("invalid signature") from None
+            raise BadSignature("go-jose/go-jose: error in cryptographic primitive") from None
         return claims
 
 

@@ -68,7 +68,7 @@ def token_request(
     return {
         **obj,
         "metadata": {**meta, "name": name, "namespace": namespace, "uid": uid, "creationTimestamp": clock.timestamp()},
-        "spec": {**spec, "audiences": audiences, "expirationSeconds": seconds},
+        "spec": {"boundObjectRef": None, **spec, "audiences": audiences, "expirationSeconds": seconds},
         "status": {"token": token, "expirationTimestamp": clock.after(seconds)},
     }
 
@@ -79,6 +79,7 @@ def _bound(objects: Objects, namespace: str, account: str, reference: Object | N
         return {}
     kind, version, name = reference.get("kind") or "", reference.get("apiVersion") or "", reference.get("name") or ""
     if kind not in _BINDABLE or version not in ("v1", ""):
+        version = version if "/" in version else f"/{version}"
         raise bad_request(f"cannot bind token to object of type {version}, Kind={kind}")
     key = _BINDABLE[kind]
     found = objects.get(key, "" if kind == "Node" else namespace, name)

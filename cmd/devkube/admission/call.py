@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+import msgspec
 from yarl import URL
 
 _LONGEST = 16 * 1024 * 1024  # bytes of a response
@@ -99,7 +100,7 @@ class Caller:
                 answer = await response.content.read(_LONGEST + 1)
                 while not response.content.at_eof() and len(answer) <= _LONGEST:
                     answer += await response.content.read(_LONGEST + 1 - len(answer))
-                status = response.status
+                status, kind = response.status, response.headers.get("Content-Type", "")
         except TimeoutError:
             raise CallFailed(f'failed to call webhook: Post "{where.shown}": context deadline exceeded') from None
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
@@ -107,7 +108,10 @@ class Caller:
         if len(answer) > _LONGEST:
             raise CallFailed(f"failed to call webhook: its answer is longer than {_LONGEST} bytes")
         if not 200 <= status <= 299:
-            raise CallFailed(f"failed to call webhook: {_refusal(status, answer)}")
+            raise CallFailed(f"failed to call webhook: {_refusal(status, answer, kind)}")
+        if not answer:
+            told = f"0-length response with status code: {status} and content type: {kind}"
+            raise CallFailed(f"failed to call webhook: {told}")
         return answer
 
     def _context(self, bundle: str) -> ssl.SSLContext:
@@ -154,16 +158,23 @@ def _told(error: Exception) -> str:
 def _certificate(error: Exception) -> str:
     reason = getattr(error, "verify_message", "") or str(error)
     if "issuer certificate" in reason or "self-signed" in reason or "self signed" in reason:
-        return f"x509: certificate signed by unknown authority ({reason})"
+        return "x509: certificate signed by unknown authority"
     if "expired" in reason or "not yet valid" in reason:
-        return f"x509: certificate has expired or is not yet valid ({reason})"
+        return f"x509: certificate has expired or is not yet valid: {reason}"
     return f"x509: {reason}"
 
 
-def _refusal(status: int, answer: bytes) -> str:
+def _refusal(status: int, answer: bytes, kind: str) -> str:
+    """What client-go tells of an answer that is no success: a Status' message, the words of the code, or the text."""
+    try:
+        told = msgspec.json.decode(answer)
+    except msgspec.MsgspecError:
+        told = None
+    if isinstance(told, dict) and told.get("kind") == "Status" and told.get("status") != "Success":
+        return str(told.get("message") or "unknown")
     if status in _STATUS:
         return _STATUS[status]
-    text = answer[:1024].decode(errors="replace").strip()
+    text = answer[:1024].decode(errors="replace").strip() if not kind or kind.startswith("text/") else "unknown"
     if status >= 500:
         return f'an error on the server ("{text}") has prevented the request from succeeding'
     if status == 403 and text:

@@ -28,6 +28,7 @@ from devkube.admission.matching import Invocation
 from devkube.errors import StatusError, bad_request, internal
 from devkube.kinds import Catalog, Object
 from devkube.requests import Attributes
+from devkube.values import go_type
 
 log = logging.getLogger("devkube.admission")
 _AUDITED = 256
@@ -137,7 +138,7 @@ class Chain:
         try:
             response = await self._ask(called, attributes, mutating=True)
             if response.patch:
-                changed = self._patched(called, attributes, response.patch, place)
+                changed = self._patched(called, attributes, response, place)
         except CallFailed as failed:
             self._fail(called.hook, failed, attributes, _FAILED[hooks.MUTATING] + place)
         finally:
@@ -177,6 +178,8 @@ class Chain:
         raw = await self._caller.post(hook.client, body, hook.timeout)
         try:
             response = review.verify(raw, uid, version, mutating=mutating)
+        except review.Undecodable as other:
+            raise CallFailed(f"failed to call webhook: {other}") from None
         except review.Invalid as invalid:
             raise CallFailed(f"received invalid webhook response: {invalid}") from None
         for key, value in response.annotations.items():
@@ -186,22 +189,25 @@ class Chain:
             raise review.denial(hook.name, response.status)
         return response
 
-    def _patched(self, called: Invocation, attributes: Attributes, patch: bytes, place: str) -> bool:
+    def _patched(self, called: Invocation, attributes: Attributes, response: review.Response, place: str) -> bool:
         """Apply a JSON Patch strictly: what does not apply fails the request, whatever failurePolicy says."""
         hook, resource = called.hook, called.resource
-        operations = _operations(patch)
+        operations = _operations(response.patch)
         if not operations:
             return False
         if attributes.object is None:
             told = "attempted to modify the object, which is not supported for this operation"
             raise internal(f'admission webhook "{hook.name}" {told}')
+        if response.patch_type != "JSONPatch":
+            raise CallFailed(f'unsupported patch type "{response.patch_type}"')
         before = review.as_version(attributes.object, attributes, resource) or {}
         try:
             after = patches.json_patch(before, operations)
-            if (after.get("apiVersion"), after.get("kind")) != (before.get("apiVersion"), before.get("kind")):
-                raise internal(f'admission webhook "{hook.name}" changed apiVersion or kind')
-            if not isinstance(after.get("metadata"), dict):
-                raise internal(f'admission webhook "{hook.name}" took metadata away')
+            for key in ("apiVersion", "kind"):  # absent they are what they were
+                if after.setdefault(key, before.get(key)) != before.get(key):
+                    raise internal(f'admission webhook "{hook.name}" changed {key}')
+            if not isinstance(after.setdefault("metadata", {}), dict):
+                raise internal(f'admission webhook "{hook.name}" made metadata something else than an object')
             if attributes.kind is None:
                 resource.rules.decode(after, validation="Ignore")
             changed = after != before
@@ -210,7 +216,7 @@ class Chain:
         except StatusError as error:
             if error.code == 500:
                 raise
-            raise internal(error.message) from error
+            raise internal(error.message.removeprefix(f"{patches.REJECTED}: ")) from error
         _annotate(attributes, _PATCH + place, {**_names(hook), "patch": operations, "patchType": "JSONPatch"})
         attributes.object = {**after, "apiVersion": attributes.object["apiVersion"]}
         return changed
@@ -224,10 +230,17 @@ class Chain:
 
 
 def _operations(patch: bytes) -> list[Object]:
+    told = "received undecodable patch in webhook response"
     try:
-        return msgspec.json.decode(patch, type=list[Object])
+        found = msgspec.json.decode(patch)
     except msgspec.MsgspecError as error:
-        raise CallFailed(f"received undecodable patch in webhook response: {error}") from None
+        raise CallFailed(f"{told}: {error}") from None
+    if not isinstance(found, list):
+        kind = go_type(found)
+        raise CallFailed(f"{told}: json: cannot unmarshal {kind} into Go value of type jsonpatch.Patch")
+    if wrong := [go_type(one) for one in found if not isinstance(one, dict)]:
+        raise CallFailed(f"{told}: json: cannot unmarshal {wrong[0]} into Go value of type jsonpatch.Operation")
+    return found
 
 
 def _names(hook: Hook) -> Object:

@@ -16,6 +16,7 @@ from devkube.access.tokens import user_info
 from devkube.errors import Cause, StatusError
 from devkube.kinds import Object, Resource
 from devkube.requests import Attributes
+from devkube.values import go_type
 
 GROUP = "admission.k8s.io"
 VERSIONS = ("v1", "v1beta1")
@@ -23,13 +24,18 @@ _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "Del
 
 
 class Invalid(Exception):
-    """A response that is none, or one that contradicts itself."""
+    """A response that contradicts itself or the request."""
+
+
+class Undecodable(Exception):
+    """Something else than an AdmissionReview."""
 
 
 @dataclass(frozen=True)
 class Response:
     allowed: bool
     patch: bytes = b""
+    patch_type: str = "JSONPatch"
     status: Mapping[str, Any] | None = None
     warnings: tuple[str, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -90,12 +96,12 @@ def _resource(resource: Resource) -> Object:
 
 
 def verify(raw: bytes, uid: str, version: str, *, mutating: bool) -> Response:
-    """What the webhook decided. Raises Invalid."""
+    """What the webhook decided. Raises Undecodable or Invalid."""
     try:
-        review = msgspec.json.decode(raw, type=dict[str, Any])
+        review = msgspec.json.decode(raw, type=dict[str, Any] | None) or {}
     except msgspec.MsgspecError as error:
-        raise Invalid(f"the body is no JSON object: {error}") from None
-    response = _typed(review, "response", dict)
+        raise Undecodable(f"couldn't get version/kind; json parse error: {error}") from None
+    response = _typed(review, "response", dict, "")
     if response is None:
         raise Invalid("webhook response was absent")
     strict = version == "v1"
@@ -105,21 +111,20 @@ def verify(raw: bytes, uid: str, version: str, *, mutating: bool) -> Response:
     if strict and got != want:
         raise Invalid(f"expected webhook response of {want}, got {got}")
     patch, patch_type = _typed(response, "patch", str) or "", _typed(response, "patchType", str)
-    if strict:
-        _check_patch(patch, patch_type, mutating=mutating)
     try:
         # Go's decoder skips line ends within base64 and refuses everything else.
-        decoded = base64.b64decode(patch.replace("\n", "").replace("\r", ""), validate=True) if mutating else b""
+        decoded = base64.b64decode(patch.replace("\n", "").replace("\r", ""), validate=True)
     except binascii.Error as error:
-        raise Invalid(f"response.patch is no base64: {error}") from None
-    if decoded and patch_type not in (None, "JSONPatch"):
-        raise Invalid(f'unsupported patch type "{patch_type}"')
+        raise Undecodable(f"illegal base64 data in response.patch: {error}") from None
+    if strict:
+        _check_patch(patch, patch_type, mutating=mutating)
     annotations, warnings = _typed(response, "auditAnnotations", dict) or {}, _typed(response, "warnings", list) or []
     if not all(isinstance(one, str) for one in (*warnings, *annotations.values())):
-        raise Invalid("response.warnings and response.auditAnnotations hold text only")
+        raise Undecodable("json: response.warnings and response.auditAnnotations hold strings only")
     return Response(
         allowed=_typed(response, "allowed", bool) or False,
-        patch=decoded,
+        patch=decoded if mutating else b"",
+        patch_type=patch_type or "JSONPatch",
         status=_typed(response, "status", dict),
         warnings=tuple(warnings),
         annotations=annotations,
@@ -141,10 +146,13 @@ def _check_patch(patch: str, patch_type: str | None, *, mutating: bool) -> None:
         raise Invalid('webhook returned invalid response.patchType of ""')
 
 
-def _typed(obj: Mapping[str, Any], key: str, wanted: type) -> Any:
+def _typed(obj: Mapping[str, Any], key: str, wanted: type, parent: str = "AdmissionResponse.response.") -> Any:
     value = obj.get(key)
     if value is not None and not isinstance(value, wanted):
-        raise Invalid(f"{key} has the JSON type of {type(value).__name__}, expected {wanted.__name__}")
+        expected = {"status": "v1.Status", "response": "v1.AdmissionResponse", "warnings": "[]string"}.get(key)
+        expected = expected or {bool: "bool", str: "string", dict: "map[string]string"}[wanted]
+        field = f"{parent or 'AdmissionReview.'}{key}"
+        raise Undecodable(f"json: cannot unmarshal {go_type(value)} into Go struct field {field} of type {expected}")
     return value
 
 
@@ -155,17 +163,19 @@ def denial(hook: str, status: Mapping[str, Any] | None) -> StatusError:
     explained = status.get("message") or status.get("reason")
     code = status.get("code")
     details = status.get("details") if isinstance(status.get("details"), dict) else {}
+    wait = (details or {}).get("retryAfterSeconds")
     causes = [
         Cause(str(one.get("reason") or ""), str(one.get("message") or ""), str(one.get("field") or ""))
         for one in (details or {}).get("causes") or ()
         if isinstance(one, dict)
     ]
     return StatusError(
-        code if isinstance(code, int) and 400 <= code <= 599 else 400,
+        code if isinstance(code, int) and 400 <= code <= 999 else 400,
         str(status.get("reason") or ""),
         f"{denied}: {explained}" if explained else f"{denied} without explanation",
         name=str((details or {}).get("name") or ""),
         group=str((details or {}).get("group") or ""),
         kind=str((details or {}).get("kind") or ""),
         causes=causes,
+        retry_after=wait if isinstance(wait, int) else 0,
     )

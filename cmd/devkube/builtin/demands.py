@@ -88,6 +88,8 @@ OPTIONAL = frozenset(
 )
 WHY = {
     "PolicyRule.verbs": "verbs must contain at least one value",
+    "MutatingWebhook.admissionReviewVersions": "must specify one of v1, v1beta1",
+    "ValidatingWebhook.admissionReviewVersions": "must specify one of v1, v1beta1",
     "MutatingWebhook.sideEffects": "must specify one of None, NoneOnDryRun",
     "ValidatingWebhook.sideEffects": "must specify one of None, NoneOnDryRun",
     "HTTPIngressPath.pathType": "pathType must be specified",

@@ -175,13 +175,18 @@ def webhooks(new: Object, old: Object | None, subresource: str) -> Iterator[Caus
         if versions and not set(versions) & set(REVIEWS):
             text = f"must include at least one of {', '.join(REVIEWS)}"
             yield invalid(f"{at}.admissionReviewVersions", list(versions), text)
+        for number, version in enumerate(versions):
+            if version in versions[:number]:
+                yield invalid(f"{at}.admissionReviewVersions[{number}]", version, "duplicate version")
         named: set[str] = set()
         for number, condition in enumerate(hook.get("matchConditions") or ()):
             here = f"{at}.matchConditions[{number}].name"
-            yield from names.check(here, condition.get("name") or "", names.qualified)
-            if condition.get("name") in named:
+            if not condition.get("name"):
+                continue  # required by the schema
+            yield from names.check(here, condition["name"], names.qualified)
+            if condition["name"] in named:
                 yield duplicate(here, condition["name"])
-            named.add(condition.get("name") or "")
+            named.add(condition["name"])
         if hook.get("matchConditions"):
             yield from conditions.problems(hook["matchConditions"], f"{at}.matchConditions", known)
 
@@ -213,18 +218,35 @@ def _client(client: Mapping[str, Any], at: str) -> Iterator[Cause]:
             yield invalid(here, url.scheme, f"'https' is the only allowed URL scheme{form}")
         if not url.netloc:
             yield invalid(here, "", "host must be specified; desired format: https://host[/path]")
-        if url.username:
-            yield invalid(here, url.username, "user information is not permitted in the URL")
-        if url.query or url.fragment:
-            yield invalid(
-                here, url.query or url.fragment, "query parameters and fragments are not permitted in the URL"
-            )
+        if "@" in url.netloc:
+            yield invalid(here, url.netloc.rpartition("@")[0], "user information is not permitted in the URL")
+        if url.fragment:
+            yield invalid(here, url.fragment, "fragments are not permitted in the URL")
+        if url.query:
+            yield invalid(here, url.query, "query parameters are not permitted in the URL")
     else:
         reference = client["service"]
-        if (path := reference.get("path")) is not None and not path.startswith("/"):
-            yield invalid(f"{at}.service.path", path, "must start with a '/'")
+        for key in ("name", "namespace"):  # in upstream's order
+            if not reference.get(key):
+                yield required(f"{at}.service.{key}")
+        yield from _path(reference.get("path") or "/", f"{at}.service.path")
         for text in names.port_number(reference.get("port", 443)):
             yield invalid(f"{at}.service.port", reference["port"], f"port is not valid: {text}")
+
+
+def _path(path: str, at: str) -> Iterator[Cause]:
+    if path in ("/", "//"):
+        if path == "//":
+            yield invalid(at, path, "segment[0] may not be empty")
+        return
+    if not path.startswith("/"):
+        yield invalid(at, path, "must start with a '/'")
+    for number, step in enumerate(path[1:].removesuffix("/").split("/")):
+        if not step:
+            yield invalid(at, path, f"segment[{number}] may not be empty")
+        else:
+            for text in names.dns_subdomain(step):
+                yield invalid(at, path, f"segment[{number}]: {text}")
 
 
 def claim(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:

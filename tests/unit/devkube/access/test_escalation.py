@@ -61,7 +61,7 @@ def test_binding_a_role_is_granting_its_rules(held, rule) -> None:
 def test_a_binding_to_nothing_is_told(held) -> None:
     with pytest.raises(StatusError) as caught:
         check(held, "rolebindings", binding("ClusterRole", "nope"))
-    assert caught.value.message == 'clusterroles.rbac.authorization.k8s.io "nope" not found'
+    assert caught.value.message == 'rolebindings.rbac.authorization.k8s.io "nope" not found'
     assert caught.value.code == 404
 
 

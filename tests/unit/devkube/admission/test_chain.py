@@ -145,7 +145,20 @@ async def test_a_deletion_cannot_be_patched(bench, hook, patch, attributes) -> N
 
 async def test_a_patch_that_makes_something_else_of_it(bench, hook, patch, attributes) -> None:
     bench.configure("a", hook("bad", patch({"op": "replace", "path": "/kind", "value": "Node"})))
-    assert "changed apiVersion or kind" in (await denied(bench, attributes())).message
+    assert "changed kind" in (await denied(bench, attributes())).message
+
+
+async def test_a_patch_of_another_type(bench, hook, patch, attributes) -> None:
+    bench.configure("a", hook("empty", {**patch(), "patchType": "MergePatch"}))
+    bench.configure("b", hook("bad", {**patch(label("x")), "patchType": "MergePatch"}))
+    error = await denied(bench, attributes())
+    assert 'failed calling webhook "bad.acme.io": unsupported patch type "MergePatch"' in error.message
+
+
+async def test_what_a_patch_takes_away_is_as_it_was(bench, hook, patch, attributes) -> None:
+    bench.configure("a", hook("all", patch({"op": "replace", "path": "", "value": {}})))
+    found = await bench.chain.mutate(attributes())
+    assert (found["apiVersion"], found["kind"], found["metadata"]) == ("v1", "Pod", {})
 
 
 @pytest.mark.parametrize(("effects", "called"), [("None", True), ("NoneOnDryRun", True), ("Some", False), ("", False)])
