@@ -98,10 +98,11 @@ def _operation(
     if verb == "list":
         answer = resource.listing
     reference = {"$ref": prefix + name_of(group, version, answer)}
-    owner = resource.group.split(".")[0] or "core"
+    words = resource.group.removesuffix(".k8s.io").split(".") if resource.group else ["core"]
+    owner = "".join((words[0], *(word.capitalize() for word in words[1:])))
     scope = "Namespaced" if inside else ""
     where = "ForAllNamespaces" if resource.namespaced and not inside else ""
-    said = f"{SPOKEN.get(verb, verb)}{owner.capitalize()}{resource.version.capitalize()}"
+    said = f"{SPOKEN.get(verb, verb)}{owner[0].upper()}{owner[1:]}{resource.version.capitalize()}"
     said += "Collection" if verb == "deletecollection" else ""
     operation: Object = {
         "description": f"{verb} {sub.name + ' of ' if sub else ''}{resource.kind}",

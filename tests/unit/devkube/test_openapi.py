@@ -108,6 +108,24 @@ def test_client_side_apply_finds_patch_types_and_merge_keys() -> None:
     assert "application/apply-patch+yaml" in own["patch"]["requestBody"]["content"]
 
 
+def test_operations_have_upstreams_ids() -> None:
+    ids = [
+        operation["operationId"]
+        for path in ("api/v1", "apis/rbac.authorization.k8s.io/v1", "apis/toys.example.org/v1")
+        for item in MADE.v3(path)["paths"].values()
+        for method, operation in item.items()
+        if method != "parameters"
+    ]
+    assert len(ids) == len(set(ids))
+    assert {
+        "listCoreV1PodForAllNamespaces",
+        "deleteCoreV1CollectionNamespacedPod",
+        "replaceCoreV1NodeStatus",
+        "readRbacAuthorizationV1NamespacedRole",
+        "patchToysExampleOrgV1NamespacedToyScale",
+    } <= set(ids)
+
+
 def test_nothing_of_the_validators_dialect_is_left() -> None:
     schemas = MADE.v3("api/v1")["components"]["schemas"]
 
