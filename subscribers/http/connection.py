@@ -4,6 +4,9 @@ A connection is a small state machine, see `Stage`. Handlers are synchronous, so
 order by construction. What arrives faster than it may be answered (too many in one turn of the loop, or a client
 that does not read) waits in a queue that one read buffer bounds, and the socket is not read meanwhile.
 
+A router asks with the same head again and again. One that was understood is remembered with its route (`knownheads`);
+a request that comes whole and differs from it in its length alone is answered without parsing it anew.
+
 Not here: TLS, HTTP/2, WebSockets (without a body an Upgrade is answered as if it had not been asked for, then the
 connection ends); which answer a request gets (routes); accepting, and the clock that ends the slow (hotpath).
 
@@ -22,7 +25,7 @@ import httptools
 import msgspec
 import structlog
 
-from subscribers.http import replies, routes
+from subscribers.http import knownheads, replies, routes
 
 log = structlog.get_logger(__name__)
 
@@ -60,6 +63,7 @@ class Owner(Protocol):
     limits: Limits
     writer: replies.Writer
     buffer: memoryview
+    heads: knownheads.KnownHeads
     draining: bool
     loop: asyncio.AbstractEventLoop
 
@@ -88,6 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         self._parser = httptools.HttpRequestParser(self)
         self._head = routes.Head()
         self._handler: routes.Handler | None = None
+        self._resolved: routes.Handler | None = None  # the same where it is the route's, and the head may be remembered
         self._pieces: list[bytes] = []
         self._body_bytes = 0
         self._head_bytes = 0  # of complete header fields and trailers
@@ -129,6 +134,12 @@ class Connection(asyncio.BufferedProtocol):
         if self.stage is Stage.LAST or self.stage is Stage.LINGER:
             return
         self._budget = ANSWERS_PER_TURN
+        between = self.stage is Stage.IDLE and not (self._queue or self._write_blocked)
+        if between and (known := self._owner.heads.find(self._owner.buffer, nbytes)) is not None:
+            self._progress = True
+            self._answer(_Item(known.handler, known.body, known.path, keep=True, head_only=False))
+            self._after_read(nbytes)
+            return
         self._progress = False
         try:
             self._parser.feed_data(self._owner.buffer[:nbytes])
@@ -138,6 +149,8 @@ class Connection(asyncio.BufferedProtocol):
             raise  # a bug of ours: the loop logs it and closes the connection
         except httptools.HttpParserError as error:
             self._refuse(replies.error(400, f"not an HTTP/1.1 request: {error}"))
+        if between and self.stage is Stage.IDLE and self._resolved is not None:
+            self._owner.heads.remember(self._owner.buffer, nbytes, self._head, self._resolved)
         self._after_read(nbytes)
 
     def eof_received(self) -> bool:
@@ -164,7 +177,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.stage is not Stage.IDLE:
             return
         self._head.clear()
-        self._handler = None
+        self._handler = self._resolved = None
         self._body_bytes = self._head_bytes = self._held_bytes = 0
         self.stage = Stage.HEAD
         self._stage_is_new = True
@@ -201,7 +214,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(resolved, replies.Reply):
             self._refuse_head(resolved)
             return
-        self._handler = resolved
+        self._handler = self._resolved = resolved
         if head.has_body and head.version == "1.1" and b"expect" in head.headers:
             self._in_order(replies.CONTINUE)
 

@@ -17,7 +17,7 @@ from typing import Final
 
 import structlog
 
-from subscribers.http import connection, replies, routes
+from subscribers.http import connection, knownheads, replies, routes
 
 log = structlog.get_logger(__name__)
 
@@ -52,6 +52,7 @@ class Listener:
         self.limits = limits or connection.Limits()
         self.writer = replies.Writer()
         self.writer.set_time(time.time())
+        self.heads = knownheads.KnownHeads(min(self.limits.body, request_routes.body_limit))
         self.buffer = memoryview(bytearray(_READ_BYTES))
         self.draining = False
         self.loop: asyncio.AbstractEventLoop
