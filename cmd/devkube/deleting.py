@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from devkube import parameters, reading
+from devkube import deleteoptions, reading
+from devkube.deleteoptions import DeleteOptions
 from devkube.errors import About, StatusError, conflict, forbidden
 from devkube.kinds import Object, Resource
 from devkube.machinery import Machinery
-from devkube.parameters import Delete
 from devkube.requests import Answer, Attributes, Listing, Request
 from devkube.store import Lost, Stored
 
@@ -40,7 +40,7 @@ _RETURNED: Final = frozenset(
 
 
 async def delete(m: Machinery, request: Request) -> Answer:
-    options = parameters.delete(request)
+    options = deleteoptions.read(request)
     warnings = request.warnings
     stored = m.of(request)
     obj, gone = await remove(m, request, stored, options, warnings)
@@ -53,7 +53,7 @@ async def delete(m: Machinery, request: Request) -> Answer:
 
 async def delete_collection(m: Machinery, request: Request) -> Answer:
     """Each object by itself; what others deleted meanwhile is no matter. Answered by the list of what it was about."""
-    options = parameters.delete(request)
+    options = deleteoptions.read(request)
     warnings = request.warnings
     found = reading.matching(m, request, request.resource)
     for stored in found:
@@ -80,7 +80,7 @@ def success(resource: Resource, obj: Object) -> Object:
 
 
 async def remove(
-    m: Machinery, request: Request, stored: Stored, options: Delete, warnings: list[str]
+    m: Machinery, request: Request, stored: Stored, options: DeleteOptions, warnings: list[str]
 ) -> tuple[Object, bool]:
     """Delete one object, or mark it as being deleted. Returns its last state and whether it is gone."""
     resource = request.resource
@@ -107,7 +107,7 @@ def _final(m: Machinery, obj: Object, stored: Stored, resource: Resource) -> Obj
     return m.read(m.store.remove(resource.key, stored.namespace, stored.name, stored.version, obj), resource)
 
 
-async def _admit(m: Machinery, request: Request, obj: Object, options: Delete, warnings: list[str]) -> None:
+async def _admit(m: Machinery, request: Request, obj: Object, options: DeleteOptions, warnings: list[str]) -> None:
     if request.resource.key == "namespaces" and obj["metadata"]["name"] in ("default", "kube-system", "kube-public"):
         raise forbidden(request.resource.about(obj["metadata"]["name"]), "this namespace may not be deleted")
     attributes = Attributes(
@@ -126,7 +126,7 @@ async def _admit(m: Machinery, request: Request, obj: Object, options: Delete, w
     await m.admission.validate(attributes)
 
 
-def _check_preconditions(obj: Object, options: Delete, resource: Resource) -> None:
+def _check_preconditions(obj: Object, options: DeleteOptions, resource: Resource) -> None:
     meta = obj["metadata"]
     about = About(resource.group, resource.kind, meta["name"])
     if options.uid is not None and options.uid != meta["uid"]:
@@ -137,7 +137,7 @@ def _check_preconditions(obj: Object, options: Delete, resource: Resource) -> No
         raise conflict(about, f"{told}record ({meta['resourceVersion']}). The object might have been modified")
 
 
-def _marked(m: Machinery, obj: Object, options: Delete, resource: Resource) -> Object | None:
+def _marked(m: Machinery, obj: Object, options: DeleteOptions, resource: Resource) -> Object | None:
     """The object as it waits for its end (equal to `obj`: it waits already), or None: nothing keeps it."""
     meta = dict(obj["metadata"])
     marked = {**obj, "metadata": meta}
@@ -175,7 +175,7 @@ def _without_empty(obj: Object) -> Object:
     return obj
 
 
-def _grace(pod: Object, options: Delete) -> int:
+def _grace(pod: Object, options: DeleteOptions) -> int:
     """A Pod's grace: none where no kubelet has it or it has ended (podStrategy.CheckGracefulDelete)."""
     spec = pod.get("spec") or {}
     if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
@@ -202,7 +202,7 @@ def _set_grace(m: Machinery, meta: dict[str, Any], grace: int) -> None:
     meta["deletionGracePeriodSeconds"] = grace
 
 
-def _finalizers(meta: dict[str, Any], options: Delete) -> list[str]:
+def _finalizers(meta: dict[str, Any], options: DeleteOptions) -> list[str]:
     """With those that garbage collection works on: what the client asks for, else what the object has."""
     found: Sequence[str] = meta.get("finalizers") or ()
     rest = [one for one in found if one not in (ORPHAN, FOREGROUND)]

@@ -88,7 +88,7 @@ class Resource:
     storage: str = ""
     # JSONPaths of the scale subresource (specReplicasPath, statusReplicasPath, labelSelectorPath), CRDs and workloads.
     scale_paths: tuple[str, str, str] = (".spec.replicas", ".status.replicas", "")
-    # What field selectors may ask for, of a CRD (its selectableFields), as `spec.color`; `selectors` knows built-ins'.
+    # What field selectors may ask for, of a CRD (its selectableFields, `spec.color`); built-ins: `fieldselectors`.
     selectable: tuple[str, ...] = ()
 
     @property

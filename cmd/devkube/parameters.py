@@ -1,20 +1,17 @@
-"""Query parameters and DeleteOptions as values: what may be asked with which verb, checked as upstream checks it.
+"""Query parameters as values: what may be asked with which verb, checked as upstream checks it.
 
-Rules and texts: apimachinery's meta/v1/validation (create, update, patch, delete) and meta/internalversion/validation
-(list, watch), and its string conversions.
+Rules and texts: apimachinery's meta/v1/validation (create, update, patch) and meta/internalversion/validation (list,
+watch), and its string conversions. Options of deletions: `deleteoptions`.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, cast
 
-from devkube import bodies, selectors
+from devkube import fieldselectors, selectors
 from devkube.errors import About, Cause, StatusError, bad_request, invalid
 from devkube.kinds import FieldValidation, Resource
 from devkube.requests import Request
-from devkube.values import go_type
-
-_POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 
 def flag(text: str | None) -> bool:
@@ -32,16 +29,13 @@ def number(query: Mapping[str, str], name: str) -> int | None:
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax (query parameter {name})') from None
 
 
-def _options(kind: str, causes: Iterable[Cause]) -> StatusError:
+def refused(kind: str, causes: Iterable[Cause]) -> StatusError:
     return invalid(About("meta.k8s.io", "", "", kind), causes)
 
 
-def _unsupported(field: str, value: Any, supported: Iterable[str]) -> Cause:
+def unsupported(field: str, value: Any, supported: Iterable[str]) -> Cause:
     listed = ", ".join(f'"{one}"' for one in supported)
     return Cause("FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {listed}', field)
-
-
-# --------------------------------------------------------------------------------------------------- writes
 
 
 @dataclass(frozen=True)
@@ -79,12 +73,12 @@ def write(request: Request, kind: str, *, applies: bool = False) -> Write:
         causes.append(Cause("FieldValueInvalid", told, "fieldManager"))
     dry = query.get("dryRun", "")
     if dry not in ("", "All"):
-        causes.append(_unsupported("dryRun", dry, ["All"]))
+        causes.append(unsupported("dryRun", dry, ["All"]))
     validation = query.get("fieldValidation") or "Warn"
     if validation not in ("Ignore", "Warn", "Strict"):
-        causes.append(_unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
+        causes.append(unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
     if causes:
-        raise _options(kind, causes)
+        raise refused(kind, causes)
     program = "".join(c for c in request.agent.partition("/")[0] if c.isprintable())[:128]
     return Write(
         dry == "All",
@@ -95,104 +89,12 @@ def write(request: Request, kind: str, *, applies: bool = False) -> Write:
     )
 
 
-# --------------------------------------------------------------------------------------------------- deletes
-
-
-@dataclass(frozen=True)
-class Delete:
-    """DeleteOptions, from the body or from the query. `policy` is empty where the client leaves it open."""
-
-    dry_run: bool = False
-    grace: int | None = None
-    policy: str = ""
-    uid: str | None = None
-    version: str | None = None
-    orphan: bool | None = None
-
-    def options(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
-        if self.grace is not None:
-            found["gracePeriodSeconds"] = self.grace
-        conditions = {k: v for k, v in (("uid", self.uid), ("resourceVersion", self.version)) if v is not None}
-        if conditions:
-            found["preconditions"] = conditions
-        if self.policy:
-            found["propagationPolicy"] = self.policy
-        if self.dry_run:
-            found["dryRun"] = ["All"]
-        return found
-
-
-def delete(request: Request) -> Delete:
-    query = request.query
-    if request.body.strip():
-        found, _ = bodies.decode_object(request.body, request.content_type, request.resource, kind="DeleteOptions")
-    else:
-        found = {k: query[k] for k in ("propagationPolicy",) if k in query}
-        if (grace := number(query, "gracePeriodSeconds")) is not None:
-            found["gracePeriodSeconds"] = grace
-        if "orphanDependents" in query:
-            found["orphanDependents"] = flag(query["orphanDependents"])
-    found = {key: value for key, value in found.items() if value is not None}
-    dry = found.get("dryRun", [query["dryRun"]] if query.get("dryRun") else [])
-    conditions = found.get("preconditions", {})
-    policy, orphan, grace = (
-        found.get("propagationPolicy"),
-        found.get("orphanDependents"),
-        found.get("gracePeriodSeconds"),
-    )
-    _shape("dryRun", dry, list)
-    _shape("preconditions", conditions, dict)
-    for name, value, kind in (
-        ("propagationPolicy", policy, str),
-        ("orphanDependents", orphan, bool),
-        ("gracePeriodSeconds", grace, int),
-        ("preconditions.uid", conditions.get("uid"), str),
-        ("preconditions.resourceVersion", conditions.get("resourceVersion"), str),
-    ):
-        if value is not None:
-            _shape(name, value, kind)
-    causes = []
-    if orphan is not None and policy:
-        told = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
-        causes.append(Cause("FieldValueInvalid", told, "propagationPolicy"))
-    if policy and policy not in _POLICIES:
-        causes.append(_unsupported("propagationPolicy", policy, [*_POLICIES[:2], "Orphan", "nil"]))
-    if any(one != "All" for one in dry):
-        causes.append(_unsupported("dryRun", dry, ["All"]))
-    if causes:
-        raise _options("DeleteOptions", causes)
-    if orphan is not None:
-        policy = "Orphan" if orphan else "Background"
-    if grace is not None and grace < 0:
-        grace = 1
-    return Delete(
-        dry_run=bool(dry),
-        grace=grace,
-        policy=policy or "",
-        uid=conditions.get("uid"),
-        version=conditions.get("resourceVersion"),
-        orphan=orphan,
-    )
-
-
-_JSON_NAMES: Final = {list: "an array", dict: "an object", str: "a string", bool: "a boolean", int: "a whole number"}
-
-
-def _shape(name: str, value: Any, kind: type) -> None:
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise bad_request(f"DeleteOptions.{name} must be {_JSON_NAMES[kind]}, not {go_type(value)}")
-
-
-# --------------------------------------------------------------------------------------------------- reads
-
-
 @dataclass(frozen=True)
 class Read:
     """Options of list, watch and deletecollection."""
 
     labels: selectors.Matcher | None
-    fields: selectors.Fields
+    fields: fieldselectors.Fields
     version: str
     match: str
     limit: int
@@ -211,17 +113,17 @@ def read(query: Mapping[str, str], resource: Resource, *, name: str = "", watch:
     initial = flag(query["sendInitialEvents"]) if "sendInitialEvents" in query else None
     if version and not version.isdecimal():
         told = f'Invalid value: "{version}": strconv.ParseUint: parsing "{version}": invalid syntax'
-        raise _options("ListOptions", [Cause("FieldValueInvalid", told, "resourceVersion")])
+        raise refused("ListOptions", [Cause("FieldValueInvalid", told, "resourceVersion")])
     causes = _watched(match, token, initial) if watch else _listed(match, version, token, initial)
     if causes:
-        raise _options("ListOptions", causes)
-    own = resource.custom or resource.key in selectors.FIELDS
-    fields = selectors.parse_fields(query.get("fieldSelector", ""), selectors.supported(resource), own=own)
+        raise refused("ListOptions", causes)
+    own = resource.custom or resource.key in fieldselectors.FIELDS
+    fields = fieldselectors.parse_fields(query.get("fieldSelector", ""), fieldselectors.supported(resource), own=own)
     if name:
         if fields.terms and fields.name != name:
             raise bad_request("fieldSelector metadata.name doesn't match requested name")
         if not fields.terms:
-            fields = selectors.Fields((selectors.Requirement("metadata.name", "=", frozenset([name])),))
+            fields = fieldselectors.Fields((selectors.Requirement("metadata.name", "=", frozenset([name])),))
     labels = query.get("labelSelector", "")
     return Read(
         labels=selectors.parse_labels(labels) if labels.strip() else None,
@@ -248,7 +150,7 @@ def _listed(match: str, version: str, token: str, initial: bool | None) -> list[
         if token:
             causes.append(_forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
         if match not in ("Exact", "NotOlderThan"):
-            causes.append(_unsupported(field, match, ["Exact", "NotOlderThan", ""]))
+            causes.append(unsupported(field, match, ["Exact", "NotOlderThan", ""]))
         if match == "Exact" and version == "0":
             told = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
             causes.append(_forbidden(field, told))
@@ -266,7 +168,7 @@ def _watched(match: str, token: str, initial: bool | None) -> list[Cause]:
             told = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
             causes.append(_forbidden(field, told))
         if match != "NotOlderThan":
-            causes.append(_unsupported(field, match, ["NotOlderThan"]))
+            causes.append(unsupported(field, match, ["NotOlderThan"]))
         if token:
             causes.append(_forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
     return causes

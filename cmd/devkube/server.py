@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from devkube import certificates, kubeconfig, routes, selectors, wiring
+from devkube import certificates, fieldselectors, kubeconfig, routes, wiring
 from devkube.access import defaults, escalation
 from devkube.access.authn import Authenticator, impersonated, read_token_file
 from devkube.access.objects import StoredObjects
@@ -225,7 +225,7 @@ class DevKube:
         resource = by_key.get(key)
         if resource is None:
             return {}
-        return selectors.values(resource, turned(obj, CORE) if key == KEY else obj)
+        return fieldselectors.values(resource, turned(obj, CORE) if key == KEY else obj)
 
     def _authenticate(self, headers: Mapping[str, str]) -> User:
         user = self.authenticator.user(headers.get("authorization"))

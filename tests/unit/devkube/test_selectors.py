@@ -1,4 +1,4 @@
-"""Label and field selectors: what they choose and what is said of those that are none."""
+"""Label selectors: what they choose and what is said of those that are none."""
 
 import contextlib
 
@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from devkube import selectors
 from devkube.errors import StatusError
-from tests.unit.devkube.doubles import RESOURCES
 
 LABELS = {"app": "web", "tier": "front", "example.com/level": "7", "empty": ""}
 
@@ -73,8 +72,6 @@ def test_labels_that_are_none(text: str, told: str) -> None:
 def test_any_text_selects_or_is_refused(text: str) -> None:
     with contextlib.suppress(StatusError):
         assert callable(selectors.parse_labels(text))
-    with contextlib.suppress(StatusError):
-        assert selectors.parse_fields(text, ["metadata.name"]).matches("ns", "x", {}) in (True, False)
 
 
 @pytest.mark.parametrize(
@@ -104,50 +101,3 @@ def test_an_object_as_text() -> None:
     }
     assert selectors.selector_text(selector) == "a=1,b=2,c in (x,y),!d"
     assert selectors.selector_text(None) == ""
-
-
-FIELDS = ("metadata.name", "metadata.namespace", "status.phase")
-
-
-@pytest.mark.parametrize(
-    ("text", "chosen"),
-    [
-        ("", True),
-        ("metadata.name=a", True),
-        ("metadata.name==b", False),
-        ("metadata.namespace!=ns", False),
-        ("status.phase=Running,metadata.name!=b", True),
-        ("status.phase=", False),
-        (r"status.phase!=a\,b", True),
-    ],
-)
-def test_fields(text: str, chosen: bool) -> None:
-    assert selectors.parse_fields(text, FIELDS).matches("ns", "a", {"status.phase": "Running"}) is chosen
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("spec.x=1", "field label not supported: spec.x"),
-        ("metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"),
-        (r"metadata.name=a\b", r"invalid field selector: invalid escape sequence: \b"),
-        ("metadata.name=a=b", "invalid field selector: unescaped character in value: 61"),
-    ],
-)
-def test_fields_that_are_none(text: str, told: str) -> None:
-    with pytest.raises(StatusError) as caught:
-        selectors.parse_fields(text, FIELDS)
-    assert (caught.value.code, caught.value.message) == (400, told)
-
-
-def test_kinds_without_fields_of_their_own_tell_the_two_there_are() -> None:
-    with pytest.raises(StatusError, match=r'only "metadata\.name", "metadata\.namespace"'):
-        selectors.parse_fields("data.x=1", FIELDS, own=False)
-
-
-def test_what_is_kept_of_objects() -> None:
-    pod = {"spec": {"nodeName": "n1", "hostNetwork": True}, "status": {"phase": "Running"}}
-    found = selectors.values(RESOURCES["pods"], pod)
-    assert (found["spec.nodeName"], found["spec.hostNetwork"], found["status.podIP"]) == ("n1", "true", "")
-    assert selectors.values(RESOURCES["nodes"], {}) == {"spec.unschedulable": "false"}
-    assert selectors.values(RESOURCES["configmaps"], {"data": {}}) == {}

@@ -1,0 +1,63 @@
+"""Field selectors: what they choose, what the store keeps for them, and what is said of those that are none."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devkube import fieldselectors
+from devkube.errors import StatusError
+from tests.unit.devkube.doubles import RESOURCES
+
+FIELDS = ("metadata.name", "metadata.namespace", "status.phase")
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ("", True),
+        ("metadata.name=a", True),
+        ("metadata.name==b", False),
+        ("metadata.namespace!=ns", False),
+        ("status.phase=Running,metadata.name!=b", True),
+        ("status.phase=", False),
+        (r"status.phase!=a\,b", True),
+    ],
+)
+def test_fields(text: str, chosen: bool) -> None:
+    assert fieldselectors.parse_fields(text, FIELDS).matches("ns", "a", {"status.phase": "Running"}) is chosen
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("spec.x=1", "field label not supported: spec.x"),
+        ("metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"),
+        (r"metadata.name=a\b", r"invalid field selector: invalid escape sequence: \b"),
+        ("metadata.name=a=b", "invalid field selector: unescaped character in value: 61"),
+    ],
+)
+def test_fields_that_are_none(text: str, told: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        fieldselectors.parse_fields(text, FIELDS)
+    assert (caught.value.code, caught.value.message) == (400, told)
+
+
+def test_kinds_without_fields_of_their_own_tell_the_two_there_are() -> None:
+    with pytest.raises(StatusError, match=r'only "metadata\.name", "metadata\.namespace"'):
+        fieldselectors.parse_fields("data.x=1", FIELDS, own=False)
+
+
+def test_what_is_kept_of_objects() -> None:
+    pod = {"spec": {"nodeName": "n1", "hostNetwork": True}, "status": {"phase": "Running"}}
+    found = fieldselectors.values(RESOURCES["pods"], pod)
+    assert (found["spec.nodeName"], found["spec.hostNetwork"], found["status.podIP"]) == ("n1", "true", "")
+    assert fieldselectors.values(RESOURCES["nodes"], {}) == {"spec.unschedulable": "false"}
+    assert fieldselectors.values(RESOURCES["configmaps"], {"data": {}}) == {}
+
+
+@given(st.text(alphabet="ab=!,\\\\.metadata name", max_size=30))
+def test_any_text_selects_or_is_refused(text: str) -> None:
+    with contextlib.suppress(StatusError):
+        assert fieldselectors.parse_fields(text, ["metadata.name"]).matches("ns", "x", {}) in (True, False)
