@@ -9,7 +9,8 @@ from devkube.machinery import Machinery
 from devkube.requests import Answer, Request
 from devkube.strategies import in_namespace, metadata, named
 from devkube.values import clone
-from devkube.writing import Write, guaranteed, insert
+from devkube.writer import Write
+from devkube.writing import guaranteed, insert
 
 PATCHES: Final = (
     "application/json-patch+json",

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from devkube import certificates, fieldselectors, kubeconfig, routes, wiring
-from devkube.access import defaults, escalation
+from devkube.access import escalation
 from devkube.access.authn import Authenticator, impersonated, read_token_file
 from devkube.access.objects import StoredObjects
 from devkube.access.rbac import Authorizer
@@ -36,14 +36,12 @@ from devkube.frontend import Frontend
 from devkube.http import HttpServer, tls
 from devkube.kinds import Catalog, Object, Resource
 from devkube.lifecycle import Lifecycle
-from devkube.machinery import new_uid
 from devkube.options import Settings
 from devkube.requests import ADMIN, JSON, Answer, EventType, Request, Stream, User
 from devkube.routes import Route
+from devkube.seeding import seed
 from devkube.store import Store
 from devkube.verbs import Verbs
-
-_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 class DevKube:
@@ -111,7 +109,7 @@ class DevKube:
             directory = Path(self._temporary.name)
         try:
             files = certificates.write(self.issued, directory)
-            self._seed()
+            seed(self.store, self.catalog, self.clock)
             self.lifecycle.start()
             port = await self.http.start(self.settings.listen, self.settings.port, tls(files))
             self.url = f"https://{reachable(self.settings.listen)}:{port}"
@@ -129,22 +127,6 @@ class DevKube:
         await self.admission.close()
         if self._temporary is not None:
             self._temporary.cleanup()
-
-    def _seed(self) -> None:
-        """What a cluster begins with."""
-        for name in _NAMESPACES:
-            labels = {"kubernetes.io/metadata.name": name}
-            obj: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-            self._plant({**obj, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}})
-        for obj in (*defaults.cluster_roles(), *defaults.cluster_role_bindings()):
-            self._plant(obj)
-        self.store.compact()  # nobody has seen the making of these
-
-    def _plant(self, obj: Object) -> None:
-        resource = self.catalog.of_kind(obj["apiVersion"], obj["kind"])
-        assert resource is not None, f"no built-in {obj['kind']}"
-        meta = {**obj["metadata"], "uid": new_uid(), "creationTimestamp": self.clock.timestamp()}
-        self.store.create(resource.key, {**obj, "metadata": meta})
 
     # ------------------------------------------------------------------------------------- asking in process
 

@@ -6,13 +6,12 @@ from the object as it is now (five times, as upstream). Order of the steps: apis
 registry/generic/registry/store.go: ownership of fields is settled before webhooks change them, uid and name after.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from devkube import apply, bodies, parameters, scale
+from devkube import bodies, parameters, scale
 from devkube.builtin.metadata import validate_metadata
 from devkube.errors import (
     MODIFIED,
@@ -27,7 +26,7 @@ from devkube.errors import (
 )
 from devkube.kinds import Object, Resource
 from devkube.machinery import Machinery, new_uid
-from devkube.requests import Answer, Attributes, Request
+from devkube.requests import Answer, Request
 from devkube.store import Lost, Stored, encode
 from devkube.strategies import (
     CREATED_BY_PUT,
@@ -45,101 +44,9 @@ from devkube.strategies import (
     named,
 )
 from devkube.values import clone
+from devkube.writer import Write
 
 _ATTEMPTS: Final = 5
-
-
-@dataclass
-class Write:
-    """One request on its way."""
-
-    m: Machinery
-    request: Request
-    options: parameters.Write
-    kind: str  # CreateOptions, UpdateOptions, PatchOptions
-
-    @property
-    def warnings(self) -> list[str]:
-        return self.request.warnings
-
-    @property
-    def resource(self) -> Resource:
-        return self.request.resource
-
-    def decoded(self, obj: Object, repeated: Sequence[str] = (), *, patch: bool = False) -> None:
-        """Prune what the type does not know, in place, and say so as the client wants it said."""
-        strict = self.options.validation == "Strict"
-        told = self.resource.rules.decode(obj, validation="Warn" if strict else self.options.validation)
-        if self.options.validation != "Ignore":
-            told = [*repeated, *told]
-        faults = [one for one in told if one.startswith(("unknown field", "duplicate field"))] if strict else []
-        self.warnings.extend(one for one in told if one not in faults)
-        if not faults:
-            return
-        why = f"strict decoding error: {', '.join(faults)}"
-        if patch:
-            text = encode(obj).decode()
-            raise invalid(About("", "", ""), [Cause("FieldValueInvalid", f'Invalid value: "{text}": {why}', "patch")])
-        kind, version = self.resource.kind, self.resource.version
-        raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
-
-    def track(self, new: Object, old: Object | None) -> None:
-        apply.track_update(
-            new,
-            old,
-            manager=self.options.manager,
-            schema=self.resource.rules.schema,
-            subresource=self.request.subresource,
-            now=self.m.clock.timestamp(),
-            group_version=self.resource.group_version,
-        )
-
-    def attributes(self, new: Object, old: Object | None) -> Attributes:
-        request = self.request
-        kind = "CreateOptions" if old is None else "UpdateOptions"
-        scaled = request.subresource == "scale" and old is not None
-        if scaled and old is not None:
-            new, old = scale.of(new, self.resource), scale.of(old, self.resource)
-        return Attributes(
-            operation="CREATE" if old is None else "UPDATE",
-            resource=self.resource,
-            namespace=request.namespace,
-            name=request.name or new["metadata"].get("name") or "",
-            object=new,
-            old=old,
-            user=request.user,
-            subresource=request.subresource,
-            dry_run=self.options.dry_run,
-            options=self.options.options(kind),
-            kind=scale.KIND if scaled else None,
-            warnings=self.warnings,
-        )
-
-    async def admitted(self, new: Object, old: Object | None) -> Object:
-        """After mutating webhooks and guards: another object when they changed it, decoded and defaulted again."""
-        attributes = self.attributes(new, old)
-        sent = attributes.object
-        found = await self.m.admission.mutate(attributes)
-        if attributes.kind is not None:
-            if found is not sent:
-                scale.write(new, found, self.resource)
-            return new
-        if found is not new:
-            self.resource.rules.decode(found, validation="Ignore")
-            self.resource.rules.default(found)
-            dedup_owners(found, self.warnings, " after mutating admission happens")
-        self.m.guard(self.resource, found, old, self.request.user, self.request.namespace)
-        return found
-
-    async def allowed(self, new: Object, old: Object | None) -> None:
-        await self.m.admission.validate(self.attributes(new, old))
-
-    def refuse(self, name: str, causes: Sequence[Cause]) -> None:
-        if causes:
-            raise invalid(self.resource.about(name), causes)
-
-
-# --------------------------------------------------------------------------------------------------- create
 
 
 async def create(m: Machinery, request: Request) -> Answer:
@@ -201,9 +108,6 @@ def _exists(m: Machinery, existing: Stored, resource: Resource) -> StatusError:
     if m.read(existing, resource)["metadata"].get("deletionTimestamp"):
         error.message = f"object is being deleted: {error.message}"
     return error
-
-
-# --------------------------------------------------------------------------------------------------- update
 
 
 async def update(m: Machinery, request: Request) -> Answer:
