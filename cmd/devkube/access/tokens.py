@@ -129,7 +129,7 @@ def token_review(authenticator: Authenticator, obj: Object) -> Object:
 
 def self_subject_review(obj: Object, user: User, clock: Clock) -> Object:
     """`kubectl auth whoami`."""
-    meta = {**(obj.get("metadata") or {}), "creationTimestamp": clock.timestamp()}
+    meta = {"creationTimestamp": clock.timestamp()}
     return {**obj, "metadata": meta, "status": {"userInfo": user_info(user)}}
 
 

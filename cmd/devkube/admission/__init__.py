@@ -4,9 +4,10 @@
     matching       does this request concern that hook, and in which version of the resource
     conditions     matchConditions: compiled when the configuration is written, evaluated per request
     review         the AdmissionReview that is sent; whether the one that came back may be believed
+    reinvocation   who is called a second time
     call           TLS to a url or a Service reference
     chain          all of it for one request: mutate, then validate
 
-The first four are functions of their arguments. Left out: ValidatingAdmissionPolicy and its mutating sibling, metrics,
+Only `call` and `chain` do anything; the others are functions of their arguments. Left out: ValidatingAdmissionPolicy and its mutating sibling, metrics,
 static manifests.
 """

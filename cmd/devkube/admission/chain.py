@@ -15,7 +15,7 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -25,6 +25,7 @@ from devkube.admission import hooks, matching, review
 from devkube.admission.call import Caller, CallFailed
 from devkube.admission.hooks import Hook
 from devkube.admission.matching import Invocation
+from devkube.admission.reinvocation import Reinvocation
 from devkube.errors import StatusError, bad_request, internal
 from devkube.kinds import Catalog, Object
 from devkube.requests import Attributes
@@ -48,22 +49,6 @@ class Audited:
     namespace: str
     name: str
     annotations: Mapping[str, str]
-
-
-@dataclass
-class Reinvocation:
-    """Which hooks are due for a second round. From upstream's reinvocationcontext.go."""
-
-    called: set[str] = field(default_factory=set)  # IfNeeded, and nothing changed since
-    due: set[str] = field(default_factory=set)
-    changed: bool = False
-
-    def note(self, hook: Hook, *, changed: bool) -> None:
-        if changed:
-            self.due |= self.called
-            self.called, self.changed = set(), True
-        if hook.reinvoked:
-            self.called.add(hook.uid)
 
 
 class Chain:
@@ -216,7 +201,8 @@ class Chain:
         except StatusError as error:
             if error.code == 500:
                 raise
-            raise internal(error.message.removeprefix(f"{patches.REJECTED}: ")) from error
+            told = error.message.removeprefix(f"{patches.REJECTED}: ")
+            raise internal(told.rpartition(f" cannot be handled as a {resource.kind}: ")[2]) from error
         _annotate(attributes, _PATCH + place, {**_names(hook), "patch": operations, "patchType": "JSONPatch"})
         attributes.object = {**after, "apiVersion": attributes.object["apiVersion"]}
         return changed

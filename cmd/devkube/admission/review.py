@@ -101,13 +101,16 @@ def verify(raw: bytes, uid: str, version: str, *, mutating: bool) -> Response:
         review = msgspec.json.decode(raw, type=dict[str, Any] | None) or {}
     except msgspec.MsgspecError as error:
         raise Undecodable(f"couldn't get version/kind; json parse error: {error}") from None
+    api, kind = _typed(review, "apiVersion", str, ""), _typed(review, "kind", str, "")
+    if (api and api.partition("/")[0] != GROUP) or kind not in (None, "", "AdmissionReview"):
+        raise Undecodable(f'no kind "{kind}" is registered for version "{api}", expected an AdmissionReview')
     response = _typed(review, "response", dict, "")
     if response is None:
         raise Invalid("webhook response was absent")
     strict = version == "v1"
     if strict and response.get("uid") != uid:
         raise Invalid(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
-    want, got = f"{GROUP}/{version}, Kind=AdmissionReview", f"{review.get('apiVersion')}, Kind={review.get('kind')}"
+    want, got = f"{GROUP}/{version}, Kind=AdmissionReview", f"{api}, Kind={kind}"
     if strict and got != want:
         raise Invalid(f"expected webhook response of {want}, got {got}")
     patch, patch_type = _typed(response, "patch", str) or "", _typed(response, "patchType", str)

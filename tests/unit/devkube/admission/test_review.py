@@ -76,6 +76,9 @@ def test_an_answer() -> None:
         pytest.param(b"<html>", True, "couldn't get version/kind", id="html"),
         pytest.param(b"[]", True, "couldn't get version/kind", id="a list"),
         pytest.param(b"{}", True, "webhook response was absent", id="no response"),
+        pytest.param(
+            b'{"apiVersion":"v1","kind":"Pod"}', True, 'no kind "Pod" is registered for version "v1"', id="a Pod"
+        ),
         pytest.param(b"null", True, "webhook response was absent", id="null"),
         pytest.param(answer(uid="v"), True, 'expected response.uid="u", got "v"', id="another uid"),
         pytest.param(
