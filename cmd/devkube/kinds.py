@@ -90,6 +90,8 @@ class Resource:
     scale_paths: tuple[str, str, str] = (".spec.replicas", ".status.replicas", "")
     # What field selectors may ask for, of a CRD (its selectableFields, `spec.color`); built-ins: `fieldselectors`.
     selectable: tuple[str, ...] = ()
+    # Of a CRD's version: objects stored up to this store version were made under another schema, and are read anew.
+    since: int = 0
 
     @property
     def group_version(self) -> str:

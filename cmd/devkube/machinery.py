@@ -50,12 +50,17 @@ class Machinery:
         if resource.key == events.KEY:
             return events.turned(obj, resource.group_version)
         obj["apiVersion"], obj["kind"] = resource.group_version, resource.kind
+        if _outdated(stored, resource):
+            resource.rules.decode(obj, validation="Ignore")
+            resource.rules.default(obj)
         return obj
 
     def view(self, stored: Stored, resource: Resource) -> bytes:
         """The same as JSON: the bytes of the store, under another version's name if need be."""
         if resource.key == events.KEY and not stored.raw.startswith(_head(resource)):
             return encode(events.turned(load(stored), resource.group_version))
+        if _outdated(stored, resource):
+            return encode(self.read(stored, resource))
         return stored.body(resource.group_version, resource.kind)
 
     def unused_name(self, resource: Resource, namespace: str, prefix: str) -> str:
@@ -83,6 +88,12 @@ def new_uid() -> str:
     """A random UUID (version 4)."""
     text = uuid.uuid4().hex
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _outdated(stored: Stored, resource: Resource) -> bool:
+    """A custom object written in another version, or before its schema changed: it is pruned and defaulted as it is
+    read, as upstream does with every one."""
+    return resource.custom and (stored.version <= resource.since or not stored.raw.startswith(_head(resource)))
 
 
 def _head(resource: Resource) -> bytes:

@@ -49,12 +49,19 @@ def is_established(crd: Object) -> bool:
 
 def validate(new: Object, old: Object | None, subresource: str) -> list[Cause]:
     """Every violation of a create (old None) or an update."""
+    accepted = list(_names((new.get("status") or {}).get("acceptedNames") or {}, "status.acceptedNames", full=False))
     if subresource == "status":
-        return []
+        return accepted
     spec = new.get("spec")
     if not isinstance(spec, dict):
         return [causes.required("spec")]
-    return [*_name(new), *_spec(spec), *_stored(new, spec), *(_unchanged(spec, old) if old is not None else ())]
+    return [
+        *_name(new),
+        *_spec(spec),
+        *accepted,
+        *_stored(new, spec),
+        *(_unchanged(spec, old) if old is not None else ()),
+    ]
 
 
 def warnings(crd: Object) -> list[str]:
@@ -119,25 +126,27 @@ def _spec(spec: Mapping[str, Any]) -> Iterator[Cause]:
         )
         yield causes.invalid("spec.preserveUnknownFields", True, detail)
     yield from versions.validate(spec.get("versions") or [])
-    yield from _names(spec.get("names") or {})
+    yield from _names(spec.get("names") or {}, "spec.names")
     yield from _conversion(spec.get("conversion") or {})
 
 
-def _names(called: Mapping[str, Any]) -> Iterator[Cause]:
+def _names(called: Mapping[str, Any], path: str, full: bool = True) -> Iterator[Cause]:
+    """`full`: none may be missing."""
     for name in ("plural", "singular", "kind", "listKind"):
         value = called.get(name) or ""
         kind = name in ("kind", "listKind")
         if not value:
-            yield causes.required(f"spec.names.{name}")
+            if full:
+                yield causes.required(f"{path}.{name}")
         elif wrong := ",".join(names.dns_1035_label(value.lower() if kind else value)):
             prefix = "may have mixed case, but should otherwise match: " if kind else ""
-            yield causes.invalid(f"spec.names.{name}", value, prefix + wrong)
+            yield causes.invalid(f"{path}.{name}", value, prefix + wrong)
     if called.get("kind") and called.get("kind") == called.get("listKind"):
-        yield causes.invalid("spec.names.listKind", called["listKind"], "kind and listKind may not be the same")
+        yield causes.invalid(f"{path}.listKind", called["listKind"], "kind and listKind may not be the same")
     for field in ("shortNames", "categories"):
         for index, value in enumerate(called.get(field) or ()):
             if wrong := ",".join(names.dns_1035_label(value)):
-                yield causes.invalid(f"spec.names.{field}[{index}]", value, wrong)
+                yield causes.invalid(f"{path}.{field}[{index}]", value, wrong)
 
 
 def _conversion(conversion: Mapping[str, Any]) -> Iterator[Cause]:

@@ -6,6 +6,7 @@ the CRD is gone. Nothing is served before its names are accepted.
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from devkube.custom import cells, schemas
@@ -26,10 +27,18 @@ def preference(version: str) -> tuple[Any, ...]:
     return (0, -_STAGES[match[2]], -int(match[1]), -int(match[3] or 0))
 
 
-def resources_of(crd: Object) -> list[Resource]:
-    """A row for each served version, the preferred one first."""
+def resources_of(crd: Object, before: Iterable[Resource] = ()) -> list[Resource]:
+    """A row for each served version, the preferred one first. `before`: the rows that were served until now; a version
+    whose schema is still the same needs not read its objects anew."""
     spec, served = crd["spec"], [one for one in crd["spec"]["versions"] if one.get("served")]
-    return [_resource(spec, version) for version in sorted(served, key=lambda one: preference(one["name"]))]
+    known = {one.version: one for one in before}
+    now = int(crd["metadata"].get("resourceVersion") or 0)
+    rows = []
+    for version in sorted(served, key=lambda one: preference(one["name"])):
+        row, old = _resource(spec, version), known.get(version["name"])
+        same = old is not None and old.rules.schema.node == row.rules.schema.node
+        rows.append(replace(row, since=old.since if same and old is not None else now))
+    return rows
 
 
 def _resource(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Resource:
@@ -98,52 +107,55 @@ class Registry:
         self._served: dict[str, Any] = {}  # name of the CRD -> the spec that is served
 
     def status(self, crd: Object, now: str) -> Object:
-        """The CRD's status with its names accepted, or the reason why they are not. The same object when nothing is
-        to be changed; `now` is a timestamp for conditions that change."""
+        """The CRD's status with its names accepted, or the reason why some are not. `now` is a timestamp for
+        conditions that change."""
         status = dict(crd.get("status") or {})
-        spec, wanted = crd["spec"], crd["spec"]["names"]
-        problem = self._conflict(spec)
+        accepted, problem = self._accepted(crd["spec"], status.get("acceptedNames") or {"plural": "", "kind": ""})
+        status["acceptedNames"] = accepted
         if problem is None:
-            status["acceptedNames"] = dict(wanted)
             conditions = [
                 ("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
                 ("Established", "True", "InitialNamesAccepted", "the initial names have been accepted"),
             ]
         else:
-            reason, message = problem
-            status.setdefault("acceptedNames", {"plural": "", "kind": ""})
-            conditions = [("NamesAccepted", "False", reason, message)]
+            conditions = [("NamesAccepted", "False", *problem)]
             if not is_established(crd):
                 conditions.append(("Established", "False", "NotAccepted", "not all names are accepted"))
         status["conditions"] = _with(status.get("conditions") or [], conditions, now)
         return status
 
-    def _conflict(self, spec: Mapping[str, Any]) -> tuple[str, str] | None:
+    def _accepted(self, spec: Mapping[str, Any], had: Mapping[str, Any]) -> tuple[Object, tuple[str, str] | None]:
+        """Names that are free are taken one by one; of several that are not, upstream reports the last."""
         called = spec["names"]
         others = [one for one in self._catalog if one.group == spec["group"] and one.plural != called["plural"]]
         words = {word for one in others for word in (one.plural, one.singular, *one.short_names)}
         kinds = {word for one in others for word in (one.kind, one.listing)}
-        asked: list[tuple[str, Iterable[str], set[str]]] = [
-            ("PluralConflict", [called["plural"]], words),
-            ("SingularConflict", [called.get("singular") or ""], words),
-            ("ShortNamesConflict", called.get("shortNames") or (), words),
-            ("KindConflict", [called["kind"]], kinds),
-            ("ListKindConflict", [called.get("listKind") or ""], kinds),
-        ]
-        found = None  # upstream reports the last of several
-        for reason, wanted, used in asked:
-            for name in wanted:
-                if name in used:
-                    found = (reason, f'"{name}" is already in use')
-        return found
+        accepted, problem = dict(had), None
+        for field in ("plural", "singular", "shortNames", "kind", "listKind"):
+            wanted = called.get(field)
+            names = wanted if isinstance(wanted, list) else [wanted or ""]
+            used = [name for name in names if name in (kinds if field in ("kind", "listKind") else words)]
+            if used and wanted != had.get(field):
+                problem = (f"{field[0].upper()}{field[1:]}Conflict", f'"{used[0]}" is already in use')
+            elif wanted:
+                accepted[field] = wanted
+            else:
+                accepted.pop(field, None)
+        if called.get("categories"):
+            accepted["categories"] = called["categories"]
+        else:
+            accepted.pop("categories", None)
+        return accepted, problem
 
     def established(self, crd: Object) -> bool:
         """Serve the CRD's versions if its names are accepted; whether what is served has changed."""
         name, spec = crd["metadata"]["name"], crd["spec"]
         if not is_established(crd) or self._served.get(name) == spec:
             return False
-        self._catalog.drop(spec["group"], spec["names"]["plural"])
-        self._catalog.put(resources_of(crd))
+        group, plural = spec["group"], spec["names"]["plural"]
+        before = [one for one in self._catalog if one.group == group and one.plural == plural]
+        self._catalog.drop(group, plural)
+        self._catalog.put(resources_of(crd, before))
         self._served[name] = spec
         return True
 

@@ -101,3 +101,28 @@ def test_names_in_use() -> None:
     assert not registry.established(other)
     elsewhere = crd(version(OBJECT), group="example.org")
     assert states(accepted(registry, elsewhere))["NamesAccepted"] == "True NoConflicts"
+
+
+def test_names_are_accepted_one_by_one() -> None:
+    catalog = Catalog()
+    registry = Registry(catalog)
+    registry.established(accepted(registry, crd(version(OBJECT))))
+    other = crd(version(OBJECT), names={"plural": "ponds", "kind": "Pool", "singular": "pond"})
+    other = accepted(registry, other)
+    assert other["status"]["acceptedNames"] == {"plural": "ponds", "singular": "pond", "kind": ""}
+
+
+def test_since_when_a_schema_is_served() -> None:
+    catalog = Catalog()
+    registry = Registry(catalog)
+
+    def served(made: dict[str, Any], at: str) -> list[int]:
+        made["metadata"]["resourceVersion"] = at
+        registry.established(accepted(registry, made))
+        return [row.since for row in catalog]
+
+    two = [version(OBJECT), version(OBJECT, "v1beta1", storage=False)]
+    assert served(crd(*two), "10") == [10, 10]
+    assert served(crd(*two, names={"plural": "pools", "kind": "Pool", "categories": ["all"]}), "20") == [10, 10]
+    changed = version({"type": "object", "description": "x"}, "v1beta1", storage=False)
+    assert served(crd(two[0], changed), "30") == [10, 30]
