@@ -8,6 +8,6 @@
     call           TLS to a url or a Service reference
     chain          all of it for one request: mutate, then validate
 
-Only `call` and `chain` do anything; the others are functions of their arguments. Left out: ValidatingAdmissionPolicy and its mutating sibling, metrics,
-static manifests.
+Only `call` and `chain` do anything; the others are functions of their arguments. Left out: ValidatingAdmissionPolicy
+and its mutating sibling, metrics, static manifests.
 """

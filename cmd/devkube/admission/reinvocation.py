@@ -1,4 +1,4 @@
-"""Which hooks are due for a second round: those that ask for it and were called before somebody else changed the object.
+"""Which hooks are due for a second round: those that ask for it and were called before another changed the object.
 
 From upstream's `webhook/mutating/reinvocationcontext.go`. A hook is not called again for its own change.
 """
