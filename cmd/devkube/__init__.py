@@ -12,7 +12,8 @@ It knows nothing of warmlog and imports nothing of it. The map:
     bodies, parameters, deleteoptions            what a request says                selectors, fieldselectors
     patches        JSON, merge, strategic        apply, fieldsets      server-side apply and managedFields
     kinds, schema  what a type is                builtin/     types that exist      custom/  types from CRDs (CEL too)
-    admission/     webhooks, called over TLS     access/      who are you, may you  lifecycle    namespaces, CRDs; collecting: GC
+    admission/     webhooks, called over TLS     access/      who are you, may you
+    lifecycle      namespaces, CRDs; collecting: garbage               steward      how these ask
     wiring, seeding                what the parts are put together with             faults       trouble on demand
     simulation/    controllers, nodes and kubelets that give test clusters life; off by default
 """
