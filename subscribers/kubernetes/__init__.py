@@ -1,0 +1,10 @@
+"""The Kubernetes API, listened to and written to.
+
+client     one connection: configuration, credentials that rotate, deadlines, plain bytes
+routes     where objects of a kind live
+objects    single objects, as handlers.effects asks for them
+narrow     from an object's bytes to what handlers read, and nothing else
+lines      a watch's stream, cut into lines
+machine    one kind's watch as a state machine     watcher    its loop, with sockets
+appending  what a watch saw, as events
+"""

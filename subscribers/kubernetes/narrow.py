@@ -1,0 +1,121 @@
+"""From an object's bytes to what handlers read of it, and nothing else.
+
+The Struct of the kind (handlers.world.kinds) is decoded straight from the wire, so what it does not name is never
+built. Annotations stay where a handler reads them. Of CacheBackends, values that an operator wrote for engines'
+environments and arguments are replaced by tokens: they may be secrets, and who needs them reads the object itself.
+
+`resourceVersion` is not part of the narrow object: it changes with every touch, and what did not change is not told.
+
+Rules: design.md section 2, "Privacy", "Shapes".
+"""
+
+import hashlib
+import re
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from crds import cachebackend, core
+from handlers.cachebackend import names
+from handlers.outcome import Object
+from handlers.world import kinds
+
+#: Annotations that are read, by kind. Of custom resources every annotation of our groups is kept.
+ANNOTATIONS: Final[dict[str, frozenset[str]]] = {
+    core.PODS: frozenset((names.INJECTED_BY, names.INJECTED_BY_UID, names.INJECT_SKIPPED, names.SKIP_INJECT)),
+    core.DEPLOYMENTS: frozenset(),
+}
+_OURS: Final = ("inferencecache.io/", "worker.gpustack.ai/", "kvcache.gpustack.ai/", "serving.kserve.io/")
+_FLAG: Final = re.compile(r"--?[A-Za-z][A-Za-z0-9._-]*")
+
+
+class Narrow(NamedTuple):
+    """`value` is None where the object does not decode; `problem` says why. `object` is what is told."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    object: Object
+    value: msgspec.Struct | None
+    problem: str = ""
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Any(msgspec.Struct):
+    metadata: _Meta = _Meta()
+
+
+_identity = msgspec.json.Decoder(_Any).decode
+_decoders: dict[str, msgspec.json.Decoder[Any]] = {}
+
+
+def narrow(kind: str, raw: bytes | msgspec.Raw) -> Narrow:
+    """Raises msgspec.MsgspecError for what is no object at all."""
+    meta = _identity(raw).metadata
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders.setdefault(kind, msgspec.json.Decoder(kinds.KINDS[kind].struct))
+    try:
+        value: msgspec.Struct = decoder.decode(raw)
+    except msgspec.ValidationError as error:
+        bare = {"metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
+        return Narrow(meta.namespace, meta.name, meta.uid, meta.resource_version, bare, None, str(error))
+    document = _safe(kind, msgspec.to_builtins(value))
+    told, problem = kinds.decode(kind, document)
+    return Narrow(meta.namespace, meta.name, meta.uid, meta.resource_version, document, told, problem)
+
+
+def _safe(kind: str, document: Object) -> Object:
+    metadata = document.get("metadata", {})
+    metadata.pop("resourceVersion", None)
+    if annotations := metadata.get("annotations"):
+        allowed = ANNOTATIONS.get(kind)
+        metadata["annotations"] = {
+            name: value
+            for name, value in annotations.items()
+            if (name in allowed if allowed is not None else name.startswith(_OURS))
+        }
+        if not metadata["annotations"]:
+            del metadata["annotations"]
+    if kind == cachebackend.CACHE_BACKENDS:
+        _overrides(document, metadata.get("uid", ""))
+    if kind == core.DEPLOYMENTS:
+        _template(document)
+    return document
+
+
+def _template(document: Object) -> None:
+    """Of a Pod template only the trigger of a roll is read."""
+    metadata = document.get("spec", {}).get("template", {}).get("metadata", {})
+    trigger = (metadata.get("annotations") or {}).get(names.RESTART_TRIGGER)
+    metadata.pop("annotations", None)
+    if trigger is not None:
+        metadata["annotations"] = {names.RESTART_TRIGGER: trigger}
+
+
+def _overrides(document: Object, uid: str) -> None:
+    given = ((document.get("spec") or {}).get("integration") or {}).get("engineOverrides") or {}
+    for one in given.get("env") or ():
+        if one.get("value"):
+            one["value"] = token(uid, one["value"])
+    if given.get("args"):
+        given["args"] = [_argument(word, uid) for word in given["args"]]
+
+
+def _argument(word: str, uid: str) -> str:
+    flag, equals, value = word.partition("=")
+    if _FLAG.fullmatch(word):
+        return word
+    return f"{flag}={token(uid, value)}" if equals and _FLAG.fullmatch(flag) else token(uid, word)
+
+
+def token(uid: str, value: str) -> str:
+    """Opaque, the same for the same value of one object for ever."""
+    return f"⟦{hashlib.sha256(f'{uid}|{value}'.encode()).hexdigest()[:16]}⟧"
