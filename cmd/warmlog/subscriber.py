@@ -193,6 +193,7 @@ class Wiring:
                 topic=values["topic"],
                 resume=loaded.position if loaded else None,
                 silent_after=values["silent-after"],
+                pause=values["message-gap"] / 2,  # what comes sooner would wait for the gap anyway
             ),
             own,
             open_rank=self.open_rank,

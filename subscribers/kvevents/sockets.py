@@ -8,6 +8,9 @@ content. No message of any kind closes the socket (KV-13).
 Order: a monitor's events are queued before the frames that were read in the same turn, so a frame of a new connection
 is never seen before the news of that connection.
 
+A frame after a quiet time is handed over at once; then the thread looks away for `pause` seconds, so that an engine's
+next steps come together: waking a thread and a loop for each costs more than reading it. ZeroMQ keeps them meanwhile.
+
 Not here: what the numbers mean (cursor.py, source.py). Rules: TR-12, TR-13.
 """
 
@@ -28,6 +31,8 @@ from subscribers.kvevents import link
 log = structlog.get_logger()
 
 _TURN: Final = 64  # frames read between two looks at the monitor
+#: Well under the time that a reconnect takes at least, so that what an engine said last is read before it is back.
+LONGEST_PAUSE_MS: Final = 20
 _MONITORED: Final = {
     int(zmq.Event.HANDSHAKE_SUCCEEDED): link.Event.CONNECTED,
     int(zmq.Event.DISCONNECTED): link.Event.DISCONNECTED,
@@ -83,8 +88,11 @@ def frame(seq: int, payload: bytes, limit: int) -> Frame:
 class Receiver:
     """One SUB socket. `start` and `stop` belong to the event loop that also calls `get`."""
 
-    def __init__(self, endpoint: str, *, topic: str, limits: Limits, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, endpoint: str, *, topic: str, limits: Limits, clock: Callable[[], float], pause: float = 0.0
+    ) -> None:
         self.counters = Counters()
+        self._pause_ms = min(round(pause * 1000), LONGEST_PAUSE_MS)
         self._endpoint = endpoint
         self._topic = topic.encode()
         self._limits = limits
@@ -156,6 +164,8 @@ class Receiver:
                 for each in frames:
                     self._accept(each)
                 self._wake()
+                if self._pause_ms and 0 < len(frames) < _TURN:
+                    stop.poll(self._pause_ms)
         finally:
             sub.disable_monitor()
             events.close(linger=0)

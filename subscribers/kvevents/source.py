@@ -38,13 +38,14 @@ class Source:
         limits: sockets.Limits = sockets.Limits(),  # noqa: B008 - frozen
         deadlines: replay.Deadlines = replay.Deadlines(),  # noqa: B008 - frozen
         silent_after: float = SILENT_AFTER,
+        pause: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.where = where
         self._clock = clock
         self._limits = limits
         self._deadlines = deadlines
-        self._receiver = sockets.Receiver(where.events, topic=topic, limits=limits, clock=clock)
+        self._receiver = sockets.Receiver(where.events, topic=topic, limits=limits, clock=clock, pause=pause)
         self._sequencer = sequencer.Sequencer(
             resume,
             replays=where.replay is not None,

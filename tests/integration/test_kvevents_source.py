@@ -73,6 +73,37 @@ async def test_a_warm_engine_is_met_with_its_whole_history(engines: Engines, top
         assert await reader.batches(50) == [b"%d" % number for number in range(50)]
 
 
+async def test_with_a_pause_nothing_is_lost_and_steps_come_together(engines: Engines) -> None:
+    engine = start(engines)
+    async with attached(engine, pause=0.02) as reader:
+        for number in range(300):
+            engine.publish(b"%d" % number)
+            await asyncio.sleep(0)
+        assert await reader.batches(300) == [b"%d" % number for number in range(300)]
+
+
+async def test_a_receiver_that_looks_away_still_stops_at_once(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "LONGEST_PAUSE_MS", 60_000)
+    engine = start(engines, replays=False)
+    context = zmq.Context()
+    receiver = sockets.Receiver(engine.events, topic="", limits=sockets.Limits(), clock=lambda: 0.0, pause=60.0)
+    receiver.start(context)
+    async with asyncio.timeout(30):
+        assert isinstance(await receiver.get(None), sockets.Change)
+        while True:  # a subscription takes a moment to reach a publisher
+            engine.publish(b"first")
+            if isinstance(await receiver.get(0.02), sockets.Frame):
+                break
+        while await receiver.get(0.05) is not None:
+            pass  # published while the first one was on its way
+        engine.publish(b"second")
+        assert await receiver.get(0.2) is None, "it looks away"
+        await asyncio.to_thread(receiver.stop)
+    context.destroy(linger=0)
+
+
 @pytest.mark.parametrize("topic_frame", [False, True], ids=["until vLLM 0.25", "from vLLM 0.26 on"])
 async def test_lost_batches_are_bridged_by_replay_and_applied_once(engines: Engines, topic_frame: bool) -> None:
     engine = start(engines, replay_topic=topic_frame)
