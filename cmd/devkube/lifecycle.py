@@ -39,7 +39,7 @@ class Lifecycle:
     """`authority` is the PEM that kube-root-ca.crt holds."""
 
     def __init__(self, verbs: Verbs, definitions: Definitions | None = None, *, authority: str = "") -> None:
-        self._definitions, self._authority = definitions, authority
+        self._verbs, self._definitions, self._authority = verbs, definitions, authority
         self._store: Store = verbs.store
         self._catalog: Catalog = verbs.catalog
         self._steward = Steward(verbs)
@@ -90,6 +90,7 @@ class Lifecycle:
         key = f"{crd['spec']['names']['plural']}.{crd['spec']['group']}"
         if change.type == "DELETED":
             self._closing.pop(key, None)
+            self._verbs.closing.discard(key)
             if self._definitions is not None:
                 self._definitions.removed(crd)
             return
@@ -97,6 +98,7 @@ class Lifecycle:
             self._definitions.established(crd)
         if crd["metadata"].get("deletionTimestamp"):
             self._closing[key] = change.after.name
+            self._verbs.closing.add(key)
             self._do("close", change.after.name)
 
     def _do(self, what: str, about: str) -> None:

@@ -33,6 +33,7 @@ class Machinery:
         self.authorize: Authorize = lambda user, verb, resource, namespace, name: None
         self.guard: Guard = lambda resource, new, old, user, namespace: None
         self.complete: Complete = lambda resource, obj: None
+        self.closing: set[str] = set()  # storage keys of kinds whose CRD is being deleted: nothing new is made
         self.bookmark_seconds = 60.0
 
     def find(self, resource: Resource, namespace: str, name: str) -> Stored:

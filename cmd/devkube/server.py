@@ -103,6 +103,8 @@ class DevKube:
 
     async def start(self) -> None:
         """Listening and with the kubeconfig written when it returns. OSError when the address is taken."""
+        if self.settings.simulate:
+            raise ValueError("there is no simulation in this version of devkube: start it without --simulate")
         directory = self.settings.directory
         if directory is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="devkube-")

@@ -64,6 +64,9 @@ async def insert(write: Write, obj: Object, *, tracked: bool = False) -> Answer:
     meta, rules = metadata(obj), resource.rules
     if meta.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
+    if resource.key in m.closing:
+        told = "create not allowed while custom resource definition is terminating"
+        raise StatusError(405, "MethodNotAllowed", told, group=resource.group, kind=resource.plural)
     if resource.namespaced:
         m.check_namespace(resource, request.namespace, meta.get("name") or "")
     for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):

@@ -100,3 +100,39 @@ def test_token_files_that_are_wrong_are_named(tmp_path: Path) -> None:
 )
 def test_where_clients_go(listen: str, host: str) -> None:
     assert reachable(listen) == host
+
+
+async def test_a_definition_that_ends_takes_its_objects_along_and_no_new_ones() -> None:
+    group = "/apis/example.com/v1/namespaces/default/widgets"
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+    held = {**widget, "metadata": {"name": "held", "finalizers": ["example.com/x"]}}
+    async with DevKube() as api:
+        await api.request("POST", definitions, crd)
+        await api.request("POST", group, held)
+        await api.request("DELETE", f"{definitions}/widgets.example.com")
+        with pytest.raises(StatusError, match="while custom resource definition is terminating"):
+            await api.request("POST", group, widget)
+        watch = api.watch(definitions)
+        patch = {"metadata": {"finalizers": None}}
+        await api.request("PATCH", f"{group}/held", patch, content_type="application/merge-patch+json")
+        async with asyncio.timeout(2):
+            while (await anext(watch))[0] != "DELETED":
+                pass
+        await watch.aclose()  # type: ignore[attr-defined]
+        with pytest.raises(StatusError, match="could not find the requested resource"):
+            await api.request("GET", group)
+        await api.request("POST", definitions, crd)
+        await api.request("POST", group, widget)
