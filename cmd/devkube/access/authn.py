@@ -145,7 +145,7 @@ _INVALIDATED = "service account token has been invalidated"
 
 def impersonated(user: User, headers: Iterable[tuple[str, str]], authorizer: Authorizer) -> User:
     """Who asks, after the Impersonate-* headers (`kubectl --as`). StatusError 403 when not allowed, 400 without."""
-    asked = [(name.lower(), value) for name, value in headers if name.lower().startswith("impersonate-")]
+    asked = [(name.lower(), _text(value)) for name, value in headers if name.lower().startswith("impersonate-")]
     if not asked:
         return user
     name = next((value for key, value in asked if key == "impersonate-user"), "")
@@ -167,6 +167,11 @@ def impersonated(user: User, headers: Iterable[tuple[str, str]], authorizer: Aut
     elif not {AUTHENTICATED, UNAUTHENTICATED} & set(groups):
         groups.append(AUTHENTICATED)
     return User(name, uid, tuple(groups), extra)
+
+
+def _text(header: str) -> str:
+    """Bytes that are no UTF-8 arrive as lone surrogates, which no answer could carry."""
+    return header.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _impersonations(

@@ -238,13 +238,14 @@ def test_token_file() -> None:
             ),
         ),
         ([("Impersonate-User", "system:anonymous")], ANONYMOUS),
+        ([("Impersonate-User", "a\udcff")], User("a\ufffd", "", ("system:authenticated",))),
         (
             [("Impersonate-User", "ann"), ("Impersonate-Uid", "7"), ("Impersonate-Extra-Acme.com%2fTeam", "x")],
             User("ann", "7", ("system:authenticated",), {"acme.com/team": ["x"]}),
         ),
         ([("X-Other", "1")], ADMIN),
     ],
-    ids=["user", "groups", "account", "anonymous", "extra", "nobody"],
+    ids=["user", "groups", "account", "anonymous", "no text", "extra", "nobody"],
 )
 def test_impersonation(cluster, headers, user: User) -> None:
     assert authn.impersonated(ADMIN, headers, cluster.authorizer) == user
