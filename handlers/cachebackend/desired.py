@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from crds import core
+from crds import cachebackend, core, schema
 from crds.cachebackend import CACHE_BACKENDS, CacheBackend
 from handlers import conditions, goduration, moments
 from handlers.cachebackend import advisory, engines, modes, narrate, providers, readiness, rolling
@@ -50,7 +50,7 @@ def desired(world: Reader, key: Key) -> Outcome:
     again_ns = min((at for at in (again, rolled.again_ns) if at), default=0)
     before = world.status(key, msgspec.to_builtins(backend.status))
     written: list[Intent] = []
-    if status != before:
+    if _normal(status) != _normal(before):
         written.append(Status(key=key, uid=known.uid, status=status, lazy=_only_counts(before, status)))
     return Outcome(intents=(*workload, *rolled.intents, *written, *told), again_ns=again_ns)
 
@@ -62,8 +62,14 @@ def _identified(known: Known) -> CacheBackend:
     return msgspec.structs.replace(backend, metadata=metadata)
 
 
+def _normal(status: Object) -> cachebackend.CacheBackendStatus:
+    """What is absent and what is empty are the same."""
+    return schema.read(status, cachebackend.CacheBackendStatus)
+
+
 def _only_counts(before: Object, after: Object) -> bool:
-    return {k: v for k, v in before.items() if k not in COUNTS} == {k: v for k, v in after.items() if k not in COUNTS}
+    kept = [{k: v for k, v in one.items() if k not in COUNTS} for one in (before, after)]
+    return _normal(kept[0]) == _normal(kept[1])
 
 
 # The workload ---------------------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class _Event(msgspec.Struct):
 
 
 class _Bookmark(msgspec.Struct):
-    class Meta(msgspec.Struct, rename="camel"):
+    class Meta(msgspec.Struct, frozen=True, rename="camel"):
         resource_version: str = ""
 
     metadata: Meta = Meta()

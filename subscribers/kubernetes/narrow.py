@@ -41,7 +41,7 @@ class Narrow(NamedTuple):
     problem: str = ""
 
 
-class _Meta(msgspec.Struct, rename="camel"):
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str = ""
     uid: str = ""

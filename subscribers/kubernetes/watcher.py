@@ -30,7 +30,7 @@ WATCH: Final = 280.0
 SILENCE: Final = 150.0
 
 
-class _ListMeta(msgspec.Struct, rename="camel"):
+class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
 

@@ -384,3 +384,14 @@ def test_an_observation_from_before_our_write_does_not_undo_it() -> None:
     told.seen(KEY.kind, older)
     assert Reader(told.world).status(KEY, {}) == status
     assert settle(told)[1] == []
+
+
+def test_a_status_that_came_back_from_the_api_server_is_not_written_again() -> None:
+    """It comes back narrowed: fields that are empty are left out."""
+    told = teller()
+    told.seen(KEY.kind, backend())
+    status, _ = settle(told)
+    kept = [{k: v for k, v in one.items() if v != ""} for one in status["conditions"]]
+    told.versions += 1
+    told.seen(KEY.kind, {**backend(), "status": {**status, "conditions": kept}})
+    assert not any(isinstance(one, Status) for one in look(told).intents)

@@ -1,0 +1,89 @@
+"""The world of this process: the control log, folded as it grows.
+
+Slices are short, so that admission and timers run between them. When the log lost its end, the world is made anew from
+the beginning; who holds the old one is told by `renewed`.
+
+Rules: design.md sections 2 ("Positions") and 5 ("slices of at most 2 ms").
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from eventstore import events, store
+from handlers.world.fold import fold
+from handlers.world.state import World
+
+log = structlog.get_logger()
+
+SLICE: Final = 200  # events
+
+
+class Follower:
+    """`run` until cancelled. `world` is replaced, never emptied, when the log is another one."""
+
+    def __init__(
+        self,
+        log_store: store.EventStore,
+        *,
+        folded: Callable[[events.Decoded], None] = lambda event: None,
+        renewed: Callable[[World], None] = lambda world: None,
+        slice_done: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.store = log_store
+        self.world = World()
+        self.caught_up = asyncio.Event()
+        self.behind = True
+        self._folded, self._renewed, self._slice_done = folded, renewed, slice_done
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._asked = 0
+
+    async def run(self) -> None:
+        while True:
+            try:
+                extent = await self.store.extent()
+                if self.world.incarnation not in ("", extent.incarnation):
+                    self._renew("it is another incarnation")
+                async for batch in self.store.read(after=self.world.sequence, follow=True):
+                    for at in range(0, len(batch), SLICE):
+                        for stored in batch[at : at + SLICE]:
+                            event = fold(self.world, stored, incarnation=extent.incarnation)
+                            if event is not None:
+                                self._folded(event)
+                        self._release()
+                        self._slice_done()
+                        await asyncio.sleep(0)
+                    self.behind = bool(batch)
+                    if not batch:
+                        self.caught_up.set()
+                        self._slice_done()
+            except store.Regressed as error:
+                self._renew(str(error))
+            except store.Unavailable as error:
+                self.behind = True
+                log.warning("log-unreadable", reason=str(error))
+                await asyncio.sleep(0.5)
+
+    def _renew(self, reason: str) -> None:
+        log.warning("log-folded-again", reason=reason)
+        self.world = World()
+        self.caught_up.clear()
+        self._renewed(self.world)
+
+    async def folded(self, sequence: int) -> None:
+        """Wait until an event of this sequence is in the world."""
+        if sequence <= self.world.sequence:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked += 1
+        heapq.heappush(self._waiting, (sequence, self._asked, future))
+        await future
+
+    def _release(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self.world.sequence:
+            future = heapq.heappop(self._waiting)[2]
+            if not future.done():
+                future.set_result(None)
