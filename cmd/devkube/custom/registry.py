@@ -166,7 +166,7 @@ class Registry:
 
 def _with(before: list[Object], wanted: Iterable[tuple[str, str, str, str]], now: str) -> list[Object]:
     """Conditions as they should be; the time of a transition stays while the status does."""
-    known = {one["type"]: one for one in before}
+    known = {one.get("type") or "": one for one in before}
     for kind, state, reason, message in wanted:
         old = known.get(kind) or {}
         since = old.get("lastTransitionTime") if old.get("status") == state else now
