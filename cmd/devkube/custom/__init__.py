@@ -1,8 +1,10 @@
 """Types that arrive as CustomResourceDefinitions while the server runs: checked, served, and their objects validated.
 
-definition, shape   is this CRD one that a real server would accept      registry    its resources come and go
-structural          prune, default, coerce metadata                       rules       the `Rules` of one version
-validation, formats values against the schema, upstream's words           lists       sets, maps, who was who before
-cel, types, views   x-kubernetes-validations: checked with the schema's   library     Kubernetes' own CEL functions
-                    types, evaluated on plain values
+definition, versions, schemas, shape   is this CRD one that a real server would accept
+registry, rules, cells                 its resources come and go; the `Rules` of one version; printer columns
+structural                             prune, default, read metadata
+validation, formats, times, lists      values against the schema, in upstream's words; sets and maps
+cel, celenv, celtypes, views           rules: checked with the schema's types, evaluated on plain values
+library, functions, quantity           Kubernetes' own CEL functions
+fieldpath, causes                      paths that must exist; how violations are worded
 """

@@ -133,7 +133,10 @@ def _evaluated(checks: Checks, new: Any, old: Any, path: str, known: bool, same:
     node = checks.node
     try:
         values = celenv.activation(*_seen(checks, new, old))
-    except ValueError as error:  # a string that is not of its format: validation tells it, rules cannot be asked
+    except (
+        ValueError,
+        OverflowError,
+    ) as error:  # a string that is not of its format: validation tells it, rules cannot be asked
         yield causes.invalid(path, node.get("type", ""), f"{error} evaluating rules")
         return
     for rule in checks.rules:

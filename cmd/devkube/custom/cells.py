@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from devkube.builtin.podcells import human
-from devkube.custom import formats
+from devkube.custom import times
 from devkube.kinds import Column
 
 Step = Callable[[Any], Iterable[Any]]
@@ -133,6 +133,6 @@ def cell(kind: str, found: list[Any], now: float) -> Any:
 
 def _age(text: str, now: float) -> str:
     try:
-        return human(int(now - formats.parse_datetime(text).timestamp()))
+        return human(int(now - times.parse_datetime(text).timestamp()))
     except ValueError:
         return "<invalid>"
