@@ -8,10 +8,13 @@ Rules: design.md section 3.
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Self
+from typing import Final, Self
 
 from eventstore import store, streams
 from eventstore.jetstream import api, connect, publisher, reader, stream
+
+#: Seconds between two pulls of who follows: messages then come several at a time. docs/design/0002-message-gap.md
+PAUSE: Final = 0.01
 
 
 class JetStreamKV:
@@ -24,7 +27,7 @@ class JetStreamKV:
         self.connection = connection
         self.name = name
         self.publisher = publisher.Publisher(connection)
-        self.reader = reader.Reader(connection, name, store.KVMessage)
+        self.reader = reader.Reader(connection, name, store.KVMessage, reader.Settings(pause=PAUSE))
 
     @classmethod
     async def open(cls, connection: connect.Connection, *, name: str = streams.KV_LOG) -> Self:

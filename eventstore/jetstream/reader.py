@@ -4,6 +4,10 @@ Two pulls overlap, each bounded in messages and bytes, and new ones are asked fo
 a slow caller bounds memory, not the other way round. Positions come from the acknowledgement subject of each message
 (both of its shapes); no header is parsed.
 
+Following a stream with a pause, one pull is open at a time: it waits for a message, brings all that are there and ends.
+The next one comes a pause after it was asked. A message on its own is handed over at once; many come together, and cost
+nats-server and us a fraction of what they cost one by one.
+
 What can go wrong, and what is done:
 
     consumer sequence jumps             frames were lost on the way: a new consumer from the last good one
@@ -70,6 +74,7 @@ class Settings(NamedTuple):
 
     batch: int = 10_000
     max_bytes: int = 8 << 20
+    pause: float = 0.0  # seconds between two pulls while following; 0: pulls overlap, every message comes by itself
     patience: float = 10.0  # seconds without progress before a read that does not follow gives up
     on_hole: Callable[[Hole], None] | None = None
 
@@ -108,10 +113,15 @@ def _number(text: bytes) -> int:
 class _Consumer(Generic[T]):
     """One ephemeral consumer: from `open` until `_Lost` or `close`."""
 
-    def __init__(self, connection: connect.Connection, name: str, settings: Settings, make: Make[T]) -> None:
+    def __init__(
+        self, connection: connect.Connection, name: str, settings: Settings, make: Make[T], *, pause: float
+    ) -> None:
         self._connection = connection
         self._stream = name
         self._settings = settings
+        self._pause = pause
+        self._overlap = 1 if pause else _OVERLAP
+        self._ask_at = 0.0  # loop time
         self._make = make
         self._inbox = connection.inbox()
         self._skip = len(self._inbox) + 1
@@ -157,7 +167,7 @@ class _Consumer(Generic[T]):
 
     def ask(self) -> None:
         """Top up to two pulls. Called when the caller wants more, so that what waits for him is bounded."""
-        while len(self._pulls) < _OVERLAP:
+        while len(self._pulls) < self._overlap:
             self._asked += 1
             token = b"%d" % self._asked
             body = msgspec.json.encode(
@@ -166,6 +176,8 @@ class _Consumer(Generic[T]):
                     "max_bytes": self._settings.max_bytes,
                     "expires": int(_EXPIRES * _NS),
                     "idle_heartbeat": int(_HEARTBEAT * _NS),
+                    # With an expiry this is a single shot: it waits for a message and ends with the last one there is.
+                    "no_wait": self._pause > 0,
                 }
             )
             subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._name}".encode()
@@ -176,6 +188,11 @@ class _Consumer(Generic[T]):
 
     async def next(self) -> list[T]:
         """What came since the last call; waits for something. May be empty (a heartbeat). Raises _Lost."""
+        if self._pause and not self._pulls and not self._frames:
+            loop = asyncio.get_running_loop()
+            if (wait := self._ask_at - loop.time()) > 0:
+                await asyncio.sleep(wait)
+            self._ask_at = loop.time() + self._pause
         self.ask()
         if not self._frames:
             silent = False
@@ -283,7 +300,13 @@ class Reader(Generic[T]):
         seen: set[Gap] = set()  # gaps that were looked at once
         failures, moved_at = 0, loop.time()
         while True:
-            consumer = _Consumer(self._connection, self._stream, self._settings, self._make)
+            consumer = _Consumer(
+                self._connection,
+                self._stream,
+                self._settings,
+                self._make,
+                pause=self._settings.pause if follow else 0.0,
+            )
             try:
                 await self._connection.wait_connected(None if follow else self._settings.patience)
                 extent = await self._extent(position, after)

@@ -357,3 +357,100 @@ async def test_a_kv_message_over_the_server_s_limit_is_refused_before_it_is_sent
         assert await kv.publish(subjects.kv_subject("t", "m", "r"), bytes(1_000_000)) == 1
         assert made.life == 1
         await kv.close()
+
+
+# Following with a pause between pulls -------------------------------------------------------------------------------
+
+LONG = 1.0  # seconds of a pause that a busy machine does not blur
+
+
+@contextlib.asynccontextmanager
+async def paused(nats: natsserver.Server, pause: float) -> AsyncGenerator[JetStreamKV, None]:
+    async with await connect.connect(nats.url, OPTIONS, wait=5) as made:
+        await provision.provision(made, streams.kv_log())
+        kv = JetStreamKV(made)
+        kv.reader = reader.Reader(made, kv.name, store.KVMessage, reader.Settings(pause=pause))
+        await kv.publisher.start()
+        yield kv
+        await kv.close()
+
+
+async def say(kv: JetStreamKV, number: int) -> int:
+    return await kv.publish(subjects.kv_subject("t", "m", "r"), b"%d" % number)
+
+
+async def test_after_quiet_a_message_comes_at_once_and_the_next_ones_together(nats: natsserver.Server) -> None:
+    async with paused(nats, LONG) as kv, contextlib.aclosing(kv.read(follow=True)) as chunks:
+        assert await anext(chunks) == []
+        waiting = asyncio.ensure_future(anext(chunks))
+        await asyncio.sleep(1.5 * LONG)
+        began = time.monotonic()
+        await say(kv, 0)
+        assert [one.payload for one in await asyncio.wait_for(waiting, 5)] == [b"0"]
+        assert time.monotonic() - began < LONG / 2, "nobody waits for a pause that is over"
+        found: list[list[bytes]] = []
+        for number in range(1, 7):
+            await say(kv, number)
+        async with asyncio.timeout(10):
+            while sum(map(len, found)) < 6:
+                found.append([one.payload for one in await anext(chunks)])
+        assert [payload for chunk in found for payload in chunk] == [b"%d" % number for number in range(1, 7)]
+        assert max(map(len, found)) >= 5, "the next pull may take the first of them alone, the one after it the rest"
+
+
+async def test_a_history_longer_than_a_pull_is_followed_without_a_hole(nats: natsserver.Server) -> None:
+    async with paused(nats, 0.01) as kv:
+        kv.reader = reader.Reader(
+            kv.connection, kv.name, store.KVMessage, reader.Settings(pause=0.01, batch=7, max_bytes=2000)
+        )
+        for number in range(200):
+            await say(kv, number)
+        found: list[bytes] = []
+        async with asyncio.timeout(20), contextlib.aclosing(kv.read(follow=True)) as chunks:
+            async for chunk in chunks:
+                assert len(chunk) <= 7
+                found += [one.payload for one in chunk]
+                if chunk and len(found) == 200:
+                    await say(kv, 200)
+                if len(found) == 201:
+                    break
+        assert found == [b"%d" % number for number in range(201)]
+        assert kv.reader.restarts == 0
+
+
+async def test_a_paused_reader_outlives_the_expiry_of_its_pulls(
+    nats: natsserver.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "_EXPIRES", 0.5)
+    monkeypatch.setattr(reader, "_HEARTBEAT", 0.2)
+    async with paused(nats, 0.01) as kv, contextlib.aclosing(kv.read(follow=True)) as chunks:
+        assert await anext(chunks) == []
+        waiting = asyncio.ensure_future(anext(chunks))
+        await asyncio.sleep(1.8)  # three pulls came to nothing
+        await say(kv, 0)
+        assert [one.payload for one in await asyncio.wait_for(waiting, 5)] == [b"0"]
+        assert kv.reader.restarts == 0
+
+
+@pytest.mark.parametrize("lost", [[2], [5], [2, 3, 4]], ids=str)
+async def test_with_a_pause_lost_frames_are_read_again(nats: natsserver.Server, lost: list[int]) -> None:
+    """Numbers of the frames that are lost: those of messages, or of the status that ends a pull."""
+    async with paused(nats, 0.01) as kv:
+        seen = 0
+
+        def spoil(taken: list[Any]) -> list[Any]:
+            nonlocal seen
+            first, seen = seen, seen + len(taken)
+            return [one for number, one in enumerate(taken, first) if number not in lost]
+
+        damage(kv, spoil)  # type: ignore[arg-type]
+        found: list[bytes] = []
+        async with asyncio.timeout(30), contextlib.aclosing(kv.read(follow=True)) as chunks:
+            assert await anext(chunks) == []
+            for number in range(10):
+                await say(kv, number)
+            async for chunk in chunks:
+                found += [one.payload for one in chunk]
+                if len(found) == 10:
+                    break
+        assert found == [b"%d" % number for number in range(10)]
