@@ -59,7 +59,7 @@ class Indexer:
         """The stream's clock now, in nanoseconds. While the stream moves it stands at its newest message, so that time
         is a part of the position; else it is our clock, less what the newest messages show it to be ahead."""
         reached = self.index.time_ns
-        ours = self._clock() - (min(self._skews) if self._skews else 0)
+        ours = self._clock() - self._skew
         return ours if ours - reached >= MOVING_NS else reached
 
     async def run(self) -> None:
