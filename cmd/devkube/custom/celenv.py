@@ -18,7 +18,7 @@ from devkube.custom.views import Type
 # rule stands on lines of its own, so that a comment at its end does no harm and positions need one line less.
 _OPTIONAL_OLD: Final = "[__old[?0]].map(oldSelf, (\n{}\n))[0]"
 _HINTS: Final = {
-    "format": "Kubernetes' format library",
+    "format": "format.named",
     "authorizer": "the authorizer",
     "sortBy": "sortBy",
     "transformList": "comprehensions with two variables",

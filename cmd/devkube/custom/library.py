@@ -2,7 +2,7 @@
 
 Each function is written once with two faces: signatures for the checker, where Quantity, IP and the like are types of
 their own, and one implementation for evaluation, where their values are tagged strings. Left out, and so refused when a
-CRD is created: `format`, `authorizer`, comprehensions with two variables, `sortBy`. (apiserver/pkg/cel/library)
+CRD is created: `format.named`, `authorizer`, comprehensions with two variables, `sortBy`. (apiserver/pkg/cel/library)
 """
 
 from collections.abc import Callable, Sequence
@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from devkube.custom import functions as f
+from devkube.custom import namedformats
 
-OPAQUE: Final = ("kubernetes.Quantity", "kubernetes.URL", "kubernetes.Semver", "net.IP", "net.CIDR")
-Q, URL, SEMVER, IP, CIDR = OPAQUE
+OPAQUE: Final = (
+    *("kubernetes.Quantity", "kubernetes.URL", "kubernetes.Semver", "net.IP", "net.CIDR"),
+    *("kubernetes.NamedFormat", "kubernetes.Faults"),
+)
+Q, URL, SEMVER, IP, CIDR, FORMAT, FAULTS = OPAQUE
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,10 @@ FUNCTIONS: Final = (
     Function("slice", [(["list", "int", "int"], "list")], f.part, True, ["list", "int", "int"]),
     _lists("sort", _COMPARABLE, "list", sorted),
     _global("lists.range", "int", "list<int>", lambda n: list(range(n))),
+    *(_global(f"format.{name}", "", FORMAT, namedformats.constant(name)) for name in namedformats.CHECKS),
+    _member("validate", f"{FORMAT} string", FAULTS, namedformats.validate),
+    Function("hasValue", [([FAULTS], "bool")], bool, True, ["list"]),
+    Function("value", [([FAULTS], "list<string>")], namedformats.value, True, ["list"]),
     _global("sets.contains", "list list", "bool", f.holds_all),
     _global("sets.intersects", "list list", "bool", lambda a, b: any(one in a for one in b)),
     _global("sets.equivalent", "list list", "bool", lambda a, b: f.holds_all(a, b) and f.holds_all(b, a)),

@@ -105,6 +105,9 @@ VALUE = {
         "[timestamp('2026-01-01T00:00:00Z')].max() == timestamp('2026-01-01T00:00:00Z')",
         "sets.contains([1, 2, 3], [2]) && sets.equivalent([1, 2], [2, 1, 1]) && !sets.intersects([1], [2])",
         "[1, 1, 2].distinct() == [1, 2] && [[1], [2]].flatten() == [1, 2] && [1, 2, 3].slice(1, 2) == [2]",
+        "!format.dns1123Label().validate(self.name).hasValue() && format.uuid().validate('x').hasValue()",
+        "format.date().validate('x').value() == ['invalid date'] && !format.byte().validate('aGk=').hasValue()",
+        "!format.dns1035LabelPrefix().validate('a-').hasValue() && format.dns1035Label().validate('a-').hasValue()",
         "self.either == '50%' // a comment",
     ],
 )

@@ -314,9 +314,14 @@ FIELDS = {"n": {"type": "integer"}, "l": {"type": "array", "items": {"type": "st
         ({"rule": "self.n > 1", "message": "a\nb"}, "message", "must not contain line breaks"),
         # what devkube cannot evaluate is refused, with the reason
         (
-            {"rule": "!format.dns1123Label().validate(self.s).hasValue()"},
+            {"rule": "format.named(self.s).hasValue()"},
             "rule",
-            "devkube does not have Kubernetes' format library",
+            "devkube does not have format.named",
+        ),
+        (
+            {"rule": "format.uuid().validate(self.s) == optional.none()"},
+            "rule",
+            "found no matching overload for '_==_'",
         ),
         ({"rule": "self.l.all(i, v, v != '')"}, "rule", "devkube does not have comprehensions with two variables"),
         ({"rule": "self.l.sortBy(x, x) == self.l"}, "rule", "devkube does not have sortBy"),
