@@ -15,8 +15,8 @@ file of the package kubernetes-validate at the first use of a kind.
     labelselectors  LabelSelectors inside objects
     defaults, poddefaults        upstream's defaults, kind by kind
     prepares                     first statuses, selectors of Jobs, data of Secrets
-    pods, containers, downward   what a Pod's spec must hold
+    pods, containers, downward, scheduling   what a Pod's spec must hold
     podchanges                   what of a Pod may change
-    workloads, services, eventrules, others    the rules of all other kinds
+    workloads, services, networking, eventrules, others   the rules of all other kinds
     columns, cells, podcells     what `kubectl get` shows
 """

@@ -8,7 +8,7 @@ volume attributes, storage versions. A kind that is kept without being enforced 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from devkube.builtin import columns, eventrules, others, podchanges, services, workloads
+from devkube.builtin import columns, eventrules, networking, others, podchanges, services, workloads
 from devkube.builtin.defaults import DEFAULTS
 from devkube.builtin.prepares import PREPARES
 from devkube.builtin.rules import Behaviour, BuiltinRules, Validate
@@ -52,6 +52,7 @@ VALIDATES: Mapping[str, Validate] = {
     "Service": services.service,
     "Event": eventrules.event,
     **workloads.VALIDATES,
+    **networking.VALIDATES,
     **others.VALIDATES,
 }
 

@@ -3,11 +3,12 @@
 What the schema demands (required fields, values out of a list) is not repeated here: see `demands`.
 """
 
+import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from devkube.builtin import downward, names
-from devkube.builtin.causes import NOT_NEGATIVE, absent, duplicate, forbidden, invalid, required
+from devkube.builtin.causes import NOT_NEGATIVE, absent, between, duplicate, forbidden, invalid, required
 from devkube.builtin.scalars import quantity_value
 from devkube.errors import Cause
 
@@ -33,14 +34,29 @@ def common(container: Json, at: str, volumes: Mapping[str, Json]) -> Iterator[Ca
         if "valueFrom" in one:
             yield from _value_from(one, f"{at}.env[{index}].valueFrom")
     for index, one in enumerate(container.get("envFrom") or ()):
-        yield from _env_from(one, f"{at}.envFrom[{index}]")
+        yield from _env_from(one, f"{at}.envFrom", index)
     if container.get("volumeMounts") or container.get("volumeDevices"):
         yield from _mounts(container, at, volumes)
     if found := container.get("resources"):
         yield from resources(found, f"{at}.resources")
+    for key in ("runAsUser", "runAsGroup"):
+        yield from identity(container.get("securityContext") or {}, key, f"{at}.securityContext")
     for index, one in enumerate(container.get("resizePolicy") or ()):
         if one.get("resourceName") not in ("cpu", "memory"):
             yield invalid(f"{at}.resizePolicy[{index}]", one.get("resourceName"), "must be cpu or memory")
+
+
+def identity(context: Json, key: str, at: str) -> Iterator[Cause]:
+    """A user's or a group's number."""
+    if not 0 <= context.get(key, 0) < 2**31:
+        yield invalid(f"{at}.{key}", context[key], between(0, 2**31 - 1))
+
+
+def ip(address: str, at: str) -> Iterator[Cause]:
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        yield invalid(at, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
 
 
 def _ports(ports: Sequence[Json], at: str) -> Iterator[Cause]:
@@ -88,22 +104,24 @@ def _value_from(env: Json, at: str) -> Iterator[Cause]:
         elif name == "resourceFieldRef":
             yield from downward.resource(source[name], f"{at}.{name}", file=False)
         elif name in ("configMapKeyRef", "secretKeyRef"):
-            if not source[name].get("name"):
-                yield required(f"{at}.{name}.name")
+            yield from names.check(f"{at}.{name}.name", source[name].get("name") or "", names.dns_subdomain)
             if source[name].get("key"):
                 yield from names.check(f"{at}.{name}.key", source[name]["key"], names.config_key)
 
 
-def _env_from(one: Json, at: str) -> Iterator[Cause]:
+def _env_from(one: Json, above: str, index: int) -> Iterator[Cause]:
+    at = f"{above}[{index}]"
     if one.get("prefix"):
         yield from names.check(f"{at}.prefix", one["prefix"], names.env_name)
     given = [name for name in ("configMapRef", "secretRef") if name in one]
     if len(given) != 1:
         text = "may not have more than one field specified at a time" if given else "must specify one of: "
-        yield invalid(at, "", text if given else f"{text}`configMapRef` or `secretRef`")
+        yield invalid(above, "", text if given else f"{text}`configMapRef` or `secretRef`")
     for name in given:
         if not one[name].get("name"):
             yield required(f"{at}.{name}.name")
+        else:
+            yield from names.check(f"{at}.{name}.name", one[name]["name"], names.dns_subdomain)
 
 
 def _mounts(container: Json, at: str, volumes: Mapping[str, Json]) -> Iterator[Cause]:
@@ -111,7 +129,7 @@ def _mounts(container: Json, at: str, volumes: Mapping[str, Json]) -> Iterator[C
     paths = set()
     mounts = container.get("volumeMounts") or ()
     for index, mount in enumerate(mounts):
-        here, name, path = f"{at}.volumeMounts[{index}]", mount.get("name"), mount.get("mountPath")
+        here, name, path = f"{at}.volumeMounts[{index}]", mount.get("name"), mount.get("mountPath") or ""
         if name not in volumes:
             yield absent(f"{here}.name", name or "")
         if path in paths:
@@ -146,6 +164,7 @@ def resources(found: Json, at: str) -> Iterator[Cause]:
             wrong = names.check(here, name, names.qualified)
             yield from wrong
             if not wrong and "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
+                yield invalid(here, name, "must be a standard resource type or fully qualified")
                 yield invalid(here, name, "must be a standard resource for containers")
             if amount[:1] == "-":
                 yield invalid(here, amount, NOT_NEGATIVE)
@@ -167,7 +186,7 @@ def resources(found: Json, at: str) -> Iterator[Cause]:
 def running(container: Json, at: str) -> Iterator[Cause]:
     """Probes and hooks, for containers that may have them."""
     for hook in ("postStart", "preStop"):
-        if found := (container.get("lifecycle") or {}).get(hook):
+        if (found := (container.get("lifecycle") or {}).get(hook)) is not None:
             yield from handler(found, f"{at}.lifecycle.{hook}")
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if (probe := container.get(name)) is not None:

@@ -42,7 +42,9 @@ def deployment(obj: Object) -> None:
     strategy = child(spec, "strategy")
     fill(strategy, type="RollingUpdate")
     if strategy["type"] == "RollingUpdate":
-        fill(child(strategy, "rollingUpdate"), maxUnavailable="25%", maxSurge="25%")
+        rolling = child(strategy, "rollingUpdate")
+        rolling.setdefault("maxUnavailable", "25%")  # an empty text is refused, not filled
+        rolling.setdefault("maxSurge", "25%")
 
 
 def replica_set(obj: Object) -> None:
@@ -60,6 +62,7 @@ def daemon_set(obj: Object) -> None:
 
 def stateful_set(obj: Object) -> None:
     spec = _template(obj)
+    spec.setdefault("serviceName", "")
     fill(spec, podManagementPolicy="OrderedReady", replicas=1, revisionHistoryLimit=10)
     strategy = child(spec, "updateStrategy")
     if not strategy.get("type"):
@@ -146,7 +149,10 @@ def namespace(obj: Object) -> None:
 
 def persistent_volume(obj: Object) -> None:
     fill(child(obj, "status"), phase="Pending")
-    fill(child(obj, "spec"), persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem")
+    spec = child(obj, "spec")
+    fill(spec, persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem")
+    if "hostPath" in spec:
+        spec["hostPath"].setdefault("type", "")
 
 
 def persistent_volume_claim(obj: Object) -> None:
@@ -222,14 +228,11 @@ def autoscaler(obj: Object) -> None:
     if not spec.get("metrics"):
         target = {"type": "Utilization", "averageUtilization": 80}
         spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
-    if behavior := spec.get("behavior"):
+    if (behavior := spec.get("behavior")) is not None:
         percent = {"type": "Percent", "value": 100, "periodSeconds": 15}
-        if "scaleUp" in behavior:
-            pods = {"type": "Pods", "value": 4, "periodSeconds": 15}
-            up = [pods, percent]
-            fill(behavior["scaleUp"], selectPolicy="Max", policies=up, stabilizationWindowSeconds=0)
-        if "scaleDown" in behavior:
-            fill(behavior["scaleDown"], selectPolicy="Max", policies=[percent])
+        pods = {"type": "Pods", "value": 4, "periodSeconds": 15}
+        fill(child(behavior, "scaleUp"), selectPolicy="Max", policies=[pods, percent], stabilizationWindowSeconds=0)
+        fill(child(behavior, "scaleDown"), selectPolicy="Max", policies=[percent])
 
 
 def storage_class(obj: Object) -> None:

@@ -32,7 +32,6 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "core.PodSpec.preemptionPolicy": ("Never", "PreemptLowerPriority"),
     "core.PodSecurityContext.fsGroupChangePolicy": ("Always", "OnRootMismatch"),
     "core.SeccompProfile.type": ("Localhost", "RuntimeDefault", "Unconfined"),
-    "core.TopologySpreadConstraint.whenUnsatisfiable": ("DoNotSchedule", "ScheduleAnyway"),
     "core.Taint.effect": ("NoSchedule", "NoExecute", "PreferNoSchedule"),
     "core.ServiceSpec.type": ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"),
     "core.ServiceSpec.sessionAffinity": ("ClientIP", "None"),
@@ -83,7 +82,20 @@ OPTIONAL = frozenset(
         # Numbers: zero is out of their range, and that is what is told.
         *("ServicePort.port", "EventSeries.count", "HTTPGetAction.port", "TCPSocketAction.port", "GRPCAction.port"),
         *("TopologySpreadConstraint.maxSkew", "HorizontalPodAutoscalerSpec.maxReplicas"),
-        *("PreferredSchedulingTerm.weight", "WeightedPodAffinityTerm.weight"),
+        *("PreferredSchedulingTerm.weight", "WeightedPodAffinityTerm.weight", "EndpointPort.port"),
+        # Told by hand, in other words.
+        *("NodeSelectorRequirement.key", "NodeSelectorRequirement.operator", "NodeSelector.nodeSelectorTerms"),
+        *("PreferredSchedulingTerm.preference", "WeightedPodAffinityTerm.podAffinityTerm"),
+        *("PodAffinityTerm.topologyKey", "HostAlias.ip", "PodReadinessGate.conditionType", "PodSchedulingGate.name"),
+        *("TopologySpreadConstraint.topologyKey", "TopologySpreadConstraint.whenUnsatisfiable"),
+        *("DownwardAPIVolumeFile.path", "ObjectFieldSelector.fieldPath", "ServiceAccountTokenProjection.path"),
+        *(
+            "RoleRef.kind",
+            "HTTPIngressPath.backend",
+            "DaemonSetSpec.selector",
+            "MetricSpec.type",
+            "LimitRangeSpec.limits",
+        ),
     )
 )
 WHY = {
@@ -93,7 +105,10 @@ WHY = {
     "MutatingWebhook.sideEffects": "must specify one of None, NoneOnDryRun",
     "ValidatingWebhook.sideEffects": "must specify one of None, NoneOnDryRun",
     "HTTPIngressPath.pathType": "pathType must be specified",
-    "Event.eventTime": "",
+    "SeccompProfile.type": "type is required when seccompProfile is set",
+    "ResourceMetricSource.name": "must specify a resource name",
+    "Endpoint.addresses": "must contain at least 1 address",
+    "ControllerRevision.data": "data is mandatory",
 }
 
 
@@ -139,15 +154,16 @@ class Demands:
                 return False
         for key, (below, shape) in self.below.items():
             one = value.get(key)
-            if one:
-                if shape == "list":
-                    if not all(map(below.met, one)):
-                        return False
-                elif shape == "map":
-                    if not all(map(below.met, one.values())):
-                        return False
-                elif not below.met(one):
+            if one is None:
+                continue
+            if shape == "list":
+                if not all(map(below.met, one)):
                     return False
+            elif shape == "map":
+                if not all(map(below.met, one.values())):
+                    return False
+            elif not below.met(one):
+                return False
         return True
 
     def unmet(self, value: Mapping[str, Any], at: str) -> Iterator[Cause]:
@@ -162,7 +178,9 @@ class Demands:
             elif not isinstance(one, str):
                 for index, item in enumerate(one):
                     if item not in values:
-                        yield unsupported(f"{dot}{key}[{index}]", item, values)
+                        # Upstream leaves the index out here.
+                        where = key if key == "accessModes" else f"{key}[{index}]"
+                        yield unsupported(f"{dot}{where}", item, values)
         for key, (below, shape) in self.below.items():
             one = value.get(key)
             if shape == "list":
@@ -171,7 +189,7 @@ class Demands:
             elif shape == "map":
                 for name, item in (one or {}).items():
                     yield from below.unmet(item, f"{dot}{key}[{name}]")
-            elif one:
+            elif one is not None:
                 yield from below.unmet(one, f"{dot}{key}")
 
 

@@ -59,15 +59,16 @@ def descending(path: str, at: str) -> Iterator[Cause]:
 
 
 def files(items: Any, at: str) -> Iterator[Cause]:
-    """The items of a downwardAPI volume, or of that source of a projected one."""
-    for index, item in enumerate(items or ()):
-        here = f"{at}[{index}]"
-        yield from descending(item.get("path") or "", f"{here}.path")
+    """The items of a downwardAPI volume, or of that source of a projected one. Upstream's paths have no index here."""
+    for item in items or ():
+        if not item.get("path"):
+            yield required(f"{at}.path")
+        yield from descending(item.get("path") or "", f"{at}.path")
         if "fieldRef" in item:
-            yield from field(item["fieldRef"], FILES, f"{here}.fieldRef")
+            yield from field(item["fieldRef"], FILES, f"{at}.fieldRef")
             if "resourceFieldRef" in item:
-                yield invalid(here, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
+                yield invalid(at, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
         elif "resourceFieldRef" in item:
-            yield from resource(item["resourceFieldRef"], f"{here}.resourceFieldRef", file=True)
+            yield from resource(item["resourceFieldRef"], f"{at}.resourceFieldRef", file=True)
         else:
-            yield required(here, "one of fieldRef and resourceFieldRef is required")
+            yield required(at, "one of fieldRef and resourceFieldRef is required")

@@ -26,8 +26,9 @@ def _told(text: str, pattern: str, *examples: str) -> str:
     return f"{text} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
-def _shaped(value: str, limit: int, pattern: str, text: str) -> tuple[str, ...]:
-    found = (f"must be no more than {limit} bytes",) if len(value.encode()) > limit else ()
+def _shaped(value: str, limit: int, pattern: str, text: str, unit: str = "characters") -> tuple[str, ...]:
+    """`unit` is what upstream calls bytes, which differs between its two packages of such checks."""
+    found = (f"must be no more than {limit} {unit}",) if len(value.encode()) > limit else ()
     return found if re.fullmatch(pattern, value, re.ASCII) else (*found, text)
 
 
@@ -43,6 +44,16 @@ def dns_label(value: str) -> tuple[str, ...]:
 def dns_subdomain(value: str) -> tuple[str, ...]:
     text = f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', {_ALNUM}"
     return _shaped(value, 253, _SUBDOMAIN, _told(text, _SUBDOMAIN, "example.com"))
+
+
+@lru_cache(maxsize=1024)
+def wildcard(value: str) -> tuple[str, ...]:
+    pattern = rf"\*\.{_SUBDOMAIN}"
+    text = (
+        "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+        "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character"
+    )
+    return _shaped(value, 253, pattern, _told(text, pattern, "*.example.com"))
 
 
 @lru_cache(maxsize=1024)
@@ -72,7 +83,7 @@ def qualified(value: str) -> tuple[str, ...]:
     if slash and not prefix:
         found = ("prefix part must be non-empty",)
     elif slash:
-        found = tuple(f"prefix part {one}" for one in dns_subdomain(prefix))
+        found = tuple(f"prefix part {one}".replace("253 characters", "253 bytes") for one in dns_subdomain(prefix))
     if not name:
         found += ("name part must be non-empty",)
     elif len(name) > 63:
@@ -87,7 +98,7 @@ def label_value(value: str) -> tuple[str, ...]:
         "and must start and end with an alphanumeric character"
     )
     pattern = f"({_KEY})?"
-    return _shaped(value, 63, pattern, _told(text, pattern, "MyValue", "my_value", "12345"))
+    return _shaped(value, 63, pattern, _told(text, pattern, "MyValue", "my_value", "12345"), "bytes")
 
 
 @lru_cache(maxsize=4096)
@@ -112,7 +123,7 @@ def env_name(value: str) -> tuple[str, ...]:
 def port_name(value: str) -> tuple[str, ...]:
     found = []
     if len(value) > 15:
-        found.append("must be no more than 15 bytes")
+        found.append("must be no more than 15 characters")
     if not re.fullmatch("[-a-z0-9]+", value):
         found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not re.search("[a-z]", value):

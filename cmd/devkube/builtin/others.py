@@ -22,7 +22,7 @@ from devkube.builtin.causes import (
 )
 from devkube.builtin.defaults import RBAC
 from devkube.builtin.labelselectors import label_selector
-from devkube.builtin.workloads import template
+from devkube.builtin.workloads import claim_spec, template
 from devkube.errors import Cause
 from devkube.kinds import Object
 
@@ -31,6 +31,7 @@ _FROZEN = "field is immutable when `immutable` is set"
 _DOCKER = {"kubernetes.io/dockercfg": ".dockercfg", "kubernetes.io/dockerconfigjson": ".dockerconfigjson"}
 _KEYS = {"kubernetes.io/tls": ("tls.crt", "tls.key"), "kubernetes.io/ssh-auth": ("ssh-privatekey",)}
 ACCOUNT = "kubernetes.io/service-account.name"
+_NOT_SOURCES = ("capacity", "claimRef", "nodeAffinity")  # of a PersistentVolume's objects
 REVIEWS = ("v1", "v1beta1")
 
 
@@ -55,7 +56,7 @@ def config_map(new: Object, old: Object | None, subresource: str) -> Iterator[Ca
         yield from names.check(f"binaryData[{key}]", key, names.config_key)
     size = sum(len(value.encode()) for value in text.values()) + sum(len(one) * 3 // 4 for one in binary.values())
     if size > SIZE_LIMIT:
-        yield too_long("", SIZE_LIMIT)
+        yield too_long("[]", SIZE_LIMIT)  # as upstream writes a path of nothing
 
 
 def secret(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
@@ -132,8 +133,8 @@ def role_binding(new: Object, old: Object | None, subresource: str) -> Iterator[
     kinds = ("Role", "ClusterRole") if new["kind"] == "RoleBinding" else ("ClusterRole",)
     if reference.get("apiGroup") != RBAC:
         yield unsupported("roleRef.apiGroup", reference.get("apiGroup") or "", (RBAC,))
-    if reference.get("kind") and reference["kind"] not in kinds:
-        yield unsupported("roleRef.kind", reference["kind"], kinds)
+    if reference.get("kind") not in kinds:
+        yield unsupported("roleRef.kind", reference.get("kind") or "", kinds)
     if reference.get("name"):
         yield from names.check("roleRef.name", reference["name"], names.path_segment)
     for index, subject in enumerate(new.get("subjects") or ()):
@@ -251,11 +252,7 @@ def _path(path: str, at: str) -> Iterator[Cause]:
 
 def claim(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     spec = new.get("spec") or {}
-    if not spec.get("accessModes"):
-        yield required("spec.accessModes", "at least 1 access mode is required")
-    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    if size is None:
-        yield required("spec.resources[storage]")
+    yield from claim_spec(spec, "spec")
     if old is None or subresource:
         return
     before, after = (_settled(one) for one in (old.get("spec") or {}, spec))
@@ -286,13 +283,51 @@ def autoscaler(new: Object, old: Object | None, subresource: str) -> Iterator[Ca
     if low < 1:
         yield invalid("spec.minReplicas", low, "must be greater than or equal to 1")
     if high < 1:
-        yield invalid("spec.maxReplicas", high, "must be greater than 0")
-    elif high < low:
+        yield invalid("spec.maxReplicas", high, "must be greater than or equal to 1")
+    if high < low:
         yield invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`")
+    yield from _metrics(spec.get("metrics") or ())
+    target = spec.get("scaleTargetRef") or {}
+    if "/" not in (version := target.get("apiVersion") or "") and target.get("kind") != "ReplicationController":
+        yield invalid("spec.scaleTargetRef.apiVersion", version, "apiVersion must specify API group")
 
 
-def network_policy(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    yield from label_selector((new.get("spec") or {}).get("podSelector") or {}, "spec.podSelector")
+METRICS = ("ContainerResource", "External", "Object", "Pods", "Resource")
+
+
+def _metrics(found: Any) -> Iterator[Cause]:
+    for index, one in enumerate(found):
+        at, kind = f"spec.metrics[{index}]", one.get("type") or ""
+        if not kind:
+            yield required(f"{at}.type", "must specify a metric source type")
+        if kind not in METRICS:
+            yield unsupported(f"{at}.type", kind, METRICS)
+        elif (source := kind[0].lower() + kind[1:]) not in one:
+            yield required(f"{at}.{source}", "must populate information for the given metric source")
+
+
+def persistent_volume(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    spec = new.get("spec") or {}
+    if not spec.get("accessModes"):
+        yield required("spec.accessModes")
+    if not spec.get("capacity"):
+        yield required("spec.capacity")
+    if set(spec.get("capacity") or ()) != {"storage"}:
+        yield unsupported("spec.capacity", spec.get("capacity") or {}, ("storage",))
+    if not any(isinstance(value, dict) for key, value in spec.items() if key not in _NOT_SOURCES):
+        yield required("spec", "must specify a volume type")
+
+
+def runtime_class(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    if new.get("handler"):
+        yield from names.check("handler", new["handler"], names.dns_label)
+    if old is not None:
+        yield from unchanged("handler", new.get("handler"), old.get("handler"))
+
+
+def ingress_class(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    if not (new.get("spec") or {}).get("controller"):
+        yield required("spec.controller")
 
 
 def pod_template(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
@@ -323,11 +358,11 @@ VALIDATES: Mapping[str, Any] = {
     "PersistentVolumeClaim": claim,
     "PodDisruptionBudget": disruption_budget,
     "HorizontalPodAutoscaler": autoscaler,
-    "NetworkPolicy": network_policy,
+    "PersistentVolume": persistent_volume,
+    "IngressClass": ingress_class,
     "PodTemplate": pod_template,
     "StorageClass": fixed("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"),
     "PriorityClass": fixed("value", "preemptionPolicy"),
-    "RuntimeClass": fixed("handler"),
-    "EndpointSlice": fixed("addressType"),
+    "RuntimeClass": runtime_class,
     "ControllerRevision": fixed("data"),
 }

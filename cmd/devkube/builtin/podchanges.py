@@ -21,7 +21,7 @@ CHANGEABLE = (
 
 def pod(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     spec = new.get("spec") or {}
-    yield from pods.pod_spec(spec, "spec")
+    yield from pods.pod_spec(spec, "spec", template=False)
     for index, one in enumerate(spec.get("containers") or ()):
         if (image := one.get("image") or "") != image.strip():
             text = "must not have leading or trailing whitespace"

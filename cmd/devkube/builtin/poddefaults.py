@@ -17,6 +17,7 @@ def pod(obj: Object) -> None:
     # Upstream's ServiceAccount admission does this; webhooks that identify workloads rely on it.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
     spec["serviceAccountName"] = spec["serviceAccount"] = account
+    _tolerations(spec)
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         if limits := container["resources"].get("limits"):
             container["resources"]["requests"] = {**limits, **container["resources"].get("requests", {})}
@@ -29,6 +30,15 @@ def pod(obj: Object) -> None:
         for one in status.get(key) or ():  # what Go's struct always writes
             for name, zero in (("ready", False), ("restartCount", 0), ("image", ""), ("imageID", "")):
                 one.setdefault(name, zero)
+
+
+def _tolerations(spec: Json) -> None:
+    """Five minutes on a node that is lost, where the Pod says nothing of it (admission DefaultTolerationSeconds)."""
+    given = [one for one in spec.get("tolerations") or () if one.get("effect") in (None, "", "NoExecute")]
+    for name in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(one.get("key") in (None, "", name) for one in given):
+            one = {"key": name, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            spec.setdefault("tolerations", []).append(one)
 
 
 def pod_spec(spec: Json) -> None:
@@ -99,7 +109,7 @@ def _fields(items: Iterable[Json]) -> None:
 
 
 def _volume(volume: Json) -> None:
-    if len(volume) == 1 and "name" in volume:
+    if not volume.keys() - {"name"}:
         volume["emptyDir"] = {}
     for key in _MODES:
         if (source := volume.get(key)) is not None:

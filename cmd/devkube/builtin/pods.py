@@ -10,21 +10,20 @@ from typing import Any
 from devkube.builtin import containers, downward, names
 from devkube.builtin.causes import absent, between, duplicate, forbidden, invalid, required, unsupported
 from devkube.builtin.metadata import labels
+from devkube.builtin.scheduling import scheduling
 from devkube.errors import Cause
 
 Json = Mapping[str, Any]
 _RUNNING = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 _NOT_EPHEMERAL = ("ports", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe", "resizePolicy")
 _POLICIES = ("Always", "Never", "OnFailure")
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
-def pod_spec(spec: Json, at: str, extra_volumes: Sequence[str] = ()) -> Iterator[Cause]:
+def pod_spec(spec: Json, at: str, extra_volumes: Sequence[str] = (), *, template: bool = True) -> Iterator[Cause]:
     """`extra_volumes`: names that a controller adds before Pods are made (claims of a StatefulSet)."""
     volumes: dict[str, Json] = {name: {"persistentVolumeClaim": {}} for name in extra_volumes}
     for index, volume in enumerate(spec.get("volumes") or ()):
-        wrong = list(_volume(volume, f"{at}.volumes[{index}]", volumes if volume.get("name") in volumes else None))
+        wrong = list(_volume(volume, f"{at}.volumes[{index}]", volume.get("name") in volumes, template=template))
         yield from wrong
         if not wrong:
             volumes[volume["name"]] = volume
@@ -43,39 +42,33 @@ def pod_spec(spec: Json, at: str, extra_volumes: Sequence[str] = ()) -> Iterator
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline < 2**31:
         yield invalid(f"{at}.activeDeadlineSeconds", deadline, between(1, 2**31 - 1))
-    yield from tolerations(spec.get("tolerations") or (), f"{at}.tolerations")
+    yield from scheduling(spec, at)
+    yield from _network(spec, at)
     if spec.get("dnsPolicy") == "None" and not (spec.get("dnsConfig") or {}).get("nameservers"):
         text = "must provide at least one DNS nameserver when `dnsPolicy` is None"
         yield required(f"{at}.dnsConfig.nameservers", text)
     if spec.get("hostNetwork"):
         yield from _host_network(spec.get("containers") or (), f"{at}.containers")
-    seen = set()
-    for index, gate in enumerate(spec.get("schedulingGates") or ()):
-        if gate.get("name") in seen:
-            yield duplicate(f"{at}.schedulingGates[{index}]", gate["name"])
-        seen.add(gate.get("name"))
-    if spec.get("affinity"):
-        yield from _affinity(spec["affinity"], f"{at}.affinity")
-    seen = set()
-    for index, spread in enumerate(spec.get("topologySpreadConstraints") or ()):
-        here, pair = (
-            f"{at}.topologySpreadConstraints[{index}]",
-            (spread.get("topologyKey"), spread.get("whenUnsatisfiable")),
-        )
-        if spread.get("maxSkew", 0) <= 0:
-            yield invalid(f"{here}.maxSkew", spread.get("maxSkew", 0), "must be greater than zero")
-        if pair in seen:
-            yield duplicate(f"{here}.{{topologyKey, whenUnsatisfiable}}", f"{{{pair[0]}, {pair[1]}}}")
-        seen.add(pair)
+    for key in ("runAsUser", "runAsGroup", "fsGroup"):
+        yield from containers.identity(spec.get("securityContext") or {}, key, f"{at}.securityContext")
 
 
-def _volume(volume: Json, at: str, taken: Any) -> Iterator[Cause]:
+def _network(spec: Json, at: str) -> Iterator[Cause]:
+    for index, alias in enumerate(spec.get("hostAliases") or ()):
+        yield from containers.ip(alias.get("ip") or "", f"{at}.hostAliases[{index}].ip")
+        for number, name in enumerate(alias.get("hostnames") or ()):
+            yield from names.check(f"{at}.hostAliases[{index}].hostnames[{number}]", name, names.dns_subdomain)
+    for index, address in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
+        yield from containers.ip(address, f"{at}.dnsConfig.nameservers[{index}]")
+
+
+def _volume(volume: Json, at: str, taken: bool, *, template: bool) -> Iterator[Cause]:
     sources = [key for key in volume if key != "name"]
     for extra in sources[1:]:
         yield forbidden(f"{at}.{extra}", "may not specify more than 1 volume type")
     if not sources:
         yield required(at, "must specify a volume type")
-    if (image := volume.get("image")) is not None and not image.get("reference"):
+    if (image := volume.get("image")) is not None and not image.get("reference") and not template:
         yield required(f"{at}.image.reference")
     for key, field in (("secret", "secretName"), ("configMap", "name")):
         if key in volume and not volume[key].get(field):
@@ -85,15 +78,17 @@ def _volume(volume: Json, at: str, taken: Any) -> Iterator[Cause]:
         if mode is not None and not 0 <= mode <= 0o777:
             text = "must be a number between 0 and 0777 (octal), both inclusive"
             yield invalid(f"{at}.{key}.defaultMode", mode, text)
-    yield from downward.files((volume.get("downwardAPI") or {}).get("items"), f"{at}.downwardAPI.items")
+    yield from downward.files((volume.get("downwardAPI") or {}).get("items"), f"{at}.downwardAPI")
     for index, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
         items = (source.get("downwardAPI") or {}).get("items")
-        yield from downward.files(items, f"{at}.projected.sources[{index}].downwardAPI.items")
+        yield from downward.files(items, f"{at}.projected.sources[{index}].downwardAPI")
+        if "serviceAccountToken" in source and not source["serviceAccountToken"].get("path"):
+            yield required(f"{at}.projected.path")
     if volume.get("name"):
         yield from names.check(f"{at}.name", volume["name"], names.dns_label)
     else:
         yield required(f"{at}.name")
-    if taken is not None:
+    if taken:
         yield duplicate(f"{at}.name", volume["name"])
 
 
@@ -154,46 +149,3 @@ def _host_network(found: Sequence[Json], at: str) -> Iterator[Cause]:
             if port.get("hostPort") and port["hostPort"] != port.get("containerPort"):
                 text = "must match `containerPort` when `hostNetwork` is true"
                 yield invalid(f"{at}[{index}].ports[{number}].hostPort", port["hostPort"], text)
-
-
-def tolerations(found: Sequence[Json], at: str) -> Iterator[Cause]:
-    for index, one in enumerate(found):
-        here, operator = f"{at}[{index}]", one.get("operator") or ""
-        key, value, effect = (one.get(name) or "" for name in ("key", "value", "effect"))
-        if key:
-            yield from names.check(f"{here}.key", key, names.qualified)
-        elif operator != "Exists":
-            text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-            yield invalid(f"{here}.operator", operator, text)
-        if one.get("tolerationSeconds") is not None and effect != "NoExecute":
-            yield invalid(f"{here}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
-        if operator in ("", "Equal"):
-            if wrong := names.label_value(value):
-                yield invalid(f"{here}.operator", value, ";".join(wrong))
-        elif operator == "Exists":
-            if value:
-                yield invalid(f"{here}.operator", value, "value must be empty when `operator` is 'Exists'")
-        else:
-            yield unsupported(f"{here}.operator", operator, ("Equal", "Exists"))
-        if effect and effect not in _EFFECTS:
-            yield unsupported(f"{here}.effect", effect, _EFFECTS)
-
-
-def _affinity(affinity: Json, at: str) -> Iterator[Cause]:
-    node = affinity.get("nodeAffinity") or {}
-    terms = [
-        (f"{at}.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[{index}]", term)
-        for index, term in enumerate(
-            (node.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
-        )
-    ]
-    for index, preferred in enumerate(node.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
-        here = f"{at}.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
-        if not 1 <= preferred.get("weight", 0) <= 100:
-            yield invalid(f"{here}.weight", preferred.get("weight", 0), "must be in the range 1-100")
-        terms.append((f"{here}.preference", preferred.get("preference") or {}))
-    for here, term in terms:
-        for index, one in enumerate(term.get("matchExpressions") or ()):
-            if one.get("operator") not in _OPERATORS:
-                text = "not a valid selector operator"
-                yield invalid(f"{here}.matchExpressions[{index}].operator", one.get("operator") or "", text)

@@ -14,7 +14,7 @@ from devkube.kinds import Object
 _UID, _NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
 # What upstream writes of a status that nobody has told anything yet: fields without omitempty.
 STATUS: Mapping[str, dict[str, Any]] = {
-    "StatefulSet": {"replicas": 0},
+    "StatefulSet": {"replicas": 0, "availableReplicas": 0},
     "ReplicaSet": {"replicas": 0},
     "ReplicationController": {"replicas": 0},
     "DaemonSet": {
@@ -25,6 +25,7 @@ STATUS: Mapping[str, dict[str, Any]] = {
     },
     "Deployment": {},
     "Job": {},
+    "ResourceQuota": {},
     "CronJob": {},
     "Service": {"loadBalancer": {}},
     "Ingress": {"loadBalancer": {}},
@@ -85,6 +86,7 @@ def job(new: Object, old: Object | None, subresource: str) -> None:
     labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
     labels.update({"controller-uid": uid, _UID: uid, "job-name": name, _NAME: name})
     spec["selector"] = {"matchLabels": {_UID: uid}}
+    meta["labels"] = meta.get("labels") or dict(labels)
 
 
 def namespace(new: Object, old: Object | None, subresource: str) -> None:

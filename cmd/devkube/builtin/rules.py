@@ -79,8 +79,8 @@ class BuiltinRules:
     def validate(self, new: Object, old: Object | None, subresource: str) -> list[Cause]:
         found = unmet(self.type, new)
         for one in self.behaviour.validates:
-            told = {(cause.field, cause.reason) for cause in found}
-            found += [c for c in one(new, old, subresource) if (c.field, c.reason) not in told]
+            told = set(found)
+            found += [cause for cause in one(new, old, subresource) if cause not in told]
         return found
 
     def table(self, obj: Object, now: float) -> list[Any]:

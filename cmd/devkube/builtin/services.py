@@ -10,6 +10,7 @@ from typing import Any
 
 from devkube.builtin import names
 from devkube.builtin.causes import duplicate, forbidden, invalid, required
+from devkube.builtin.containers import ip
 from devkube.builtin.containers import port as port_or_name
 from devkube.builtin.metadata import labels
 from devkube.errors import Cause
@@ -44,6 +45,11 @@ class Allocator:
         spec.setdefault("ipFamilies", ["IPv6" if ":" in address else "IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
         self._node_ports(spec, before)
+        if spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local":
+            given = spec.get("healthCheckNodePort") or before.get("healthCheckNodePort")
+            spec["healthCheckNodePort"] = given or next(self._ports)
+        elif spec.get("healthCheckNodePort") == before.get("healthCheckNodePort"):
+            spec.pop("healthCheckNodePort", None)
 
     def _address(self, new: Object) -> str:
         meta = new.get("metadata") or {}
@@ -84,7 +90,7 @@ def service(new: Object, old: Object | None, subresource: str) -> Iterator[Cause
         text = "may only be set for externally-accessible services"
         yield invalid("spec.externalTrafficPolicy", spec["externalTrafficPolicy"], text)
     for index, address in enumerate(spec.get("externalIPs") or ()):
-        yield from _ip(address, f"spec.externalIPs[{index}]")
+        yield from ip(address, f"spec.externalIPs[{index}]")
 
 
 def _external(spec: Mapping[str, Any]) -> Iterator[Cause]:
@@ -103,18 +109,11 @@ def _addresses(spec: Mapping[str, Any], addresses: Any, old: Object | None) -> I
         yield invalid("spec.clusterIPs", list(addresses), "first value must match `clusterIP`")
     for index, address in enumerate(addresses):
         if address != "None":
-            yield from _ip(address, f"spec.clusterIPs[{index}]")
+            yield from ip(address, f"spec.clusterIPs[{index}]")
     before = (old or {}).get("spec") or {}
     known = before.get("clusterIPs") or ()
     if known and before.get("type") != "ExternalName" and addresses and addresses[0] != known[0]:
         yield invalid("spec.clusterIPs[0]", list(addresses), "may not change once set")
-
-
-def _ip(address: str, at: str) -> Iterator[Cause]:
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
-        yield invalid(at, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
 
 
 def _ports(spec: Mapping[str, Any], kind: str | None, headless: bool) -> Iterator[Cause]:

@@ -89,6 +89,8 @@ def stateful_set(new: Object, old: Object | None, subresource: str) -> Iterator[
     claims = [(one.get("metadata") or {}).get("name") or "" for one in spec.get("volumeClaimTemplates") or ()]
     yield from _numbers(spec)
     yield from _selected(spec, "statefulset", claims)
+    for index, one in enumerate(spec.get("volumeClaimTemplates") or ()):
+        yield from claim_spec(one.get("spec") or {}, f"spec.volumeClaimTemplates[{index}].spec")
     if spec.get("serviceName") and old is None:
         yield from names.check("spec.serviceName", spec["serviceName"], names.dns_subdomain)
     if old is not None:
@@ -157,9 +159,19 @@ def _job_spec(spec: Json, at: str) -> Iterator[Cause]:
     policy = spec["template"]["spec"].get("restartPolicy")
     if policy == "Always":
         yield required(f"{at}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+    elif policy not in ("OnFailure", "Never"):
+        yield unsupported(f"{at}.template.spec.restartPolicy", policy, ("OnFailure", "Never"))
     elif "podFailurePolicy" in spec and policy != "Never":
         text = 'only "Never" is supported when podFailurePolicy is specified'
         yield invalid(f"{at}.template.spec.restartPolicy", policy, text)
+
+
+def claim_spec(spec: Json, at: str) -> Iterator[Cause]:
+    """What a volume claim asks for."""
+    if not spec.get("accessModes"):
+        yield required(f"{at}.accessModes", "at least 1 access mode is required")
+    if "storage" not in ((spec.get("resources") or {}).get("requests") or {}):
+        yield required(f"{at}.resources[storage]")
 
 
 def template(found: Json, at: str, extra_volumes: list[str] | None = None) -> Iterator[Cause]:
@@ -177,10 +189,10 @@ def _selected(spec: Json, kind: str, extra_volumes: list[str] | None = None) -> 
     selector = spec.get("selector")
     if selector is not None:
         yield from label_selector(selector, "spec.selector")
-        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-            yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
-        else:
-            yield from _matching(spec, "spec")
+    if selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
+    else:
+        yield from _matching(spec, "spec")
     yield from template(spec["template"], "spec.template", extra_volumes)
     pod = spec["template"]["spec"]
     if pod.get("restartPolicy") in ("OnFailure", "Never"):
@@ -191,8 +203,8 @@ def _selected(spec: Json, kind: str, extra_volumes: list[str] | None = None) -> 
 
 
 def _matching(spec: Json, at: str) -> Iterator[Cause]:
-    found = (spec["template"].get("metadata") or {}).get("labels") or {}
-    if not selects(spec["selector"], found):
+    found = (spec["template"].get("metadata") or {}).get("labels")
+    if "selector" not in spec or not selects(spec["selector"], found or {}):  # no selector selects nothing
         yield invalid(f"{at}.template.metadata.labels", found, "`selector` does not match template `labels`")
 
 

@@ -32,7 +32,16 @@ def test_a_pod(written: Any, a_pod: Make) -> None:
         "enableServiceLinks": True,
         "serviceAccountName": "default",
         "serviceAccount": "default",
+        "tolerations": [
+            {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            for key in ("not-ready", "unreachable")
+        ],
     }
+
+
+def test_a_pod_that_tolerates_everything_stays_as_it_is(written: Any, a_pod: Make) -> None:
+    everything = [{"operator": "Exists"}]
+    assert written(a_pod(tolerations=everything)).object["spec"]["tolerations"] == everything
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,21 @@ def hooks(**hook: Any) -> Object:
     return found
 
 
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+
+def ingress(path: Object, **spec: Any) -> Object:
+    return thing("Ingress", "networking.k8s.io/v1", spec={"rules": [{"http": {"paths": [path]}}], **spec})
+
+
+TARGET = {"apiVersion": "a/v1", "kind": "A", "name": "b"}
+PATH = {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "s", "port": {"number": 80}}}}
+
+
+def policy(**spec: Any) -> Object:
+    return thing("NetworkPolicy", "networking.k8s.io/v1", spec=spec)
+
+
 CASES: list[tuple[str, Object, str, str]] = [
     (
         "a role of all URLs",
@@ -79,7 +94,7 @@ CASES: list[tuple[str, Object, str, str]] = [
     (
         "a large ConfigMap",
         thing("ConfigMap", data={"a": "x" * 2**20 + "x"}),
-        "",
+        "[]",
         "Too long: may not be more than 1048576 bytes",
     ),
     (
@@ -125,6 +140,72 @@ CASES: list[tuple[str, Object, str, str]] = [
         'Unsupported value: "PATCH": supported values: "*", "CONNECT", "CREATE", "DELETE", "UPDATE"',
     ),
     (
+        "an ingress to nowhere",
+        thing("Ingress", "networking.k8s.io/v1"),
+        "spec",
+        "Invalid value: null: either `defaultBackend` or `rules` must be specified",
+    ),
+    (
+        "an ingress of a relative path",
+        ingress({**PATH, "path": "a"}),
+        "spec.rules[0].http.paths[0].path",
+        'Invalid value: "a": must be an absolute path',
+    ),
+    (
+        "an ingress upwards",
+        ingress({**PATH, "path": "/a/../b"}),
+        "spec.rules[0].http.paths[0].path",
+        "Invalid value: \"/a/../b\": must not contain '/../'",
+    ),
+    (
+        "an ingress without backend",
+        ingress({**PATH, "backend": {}}),
+        "spec.rules[0].http.paths[0].backend",
+        'Invalid value: "": resource or service backend is required',
+    ),
+    (
+        "an ingress without port",
+        ingress({**PATH, "backend": {"service": {"name": "s"}}}),
+        "spec.rules[0].http.paths[0].backend",
+        "Required value: port name or number is required",
+    ),
+    (
+        "an ingress for an address",
+        ingress(PATH, rules=[{"host": "10.0.0.1"}]),
+        "spec.rules[0].host",
+        'Invalid value: "10.0.0.1": must be a DNS name, not an IP address',
+    ),
+    (
+        "a policy for nobody",
+        policy(ingress=[{"from": [{}]}]),
+        "spec.ingress[0].from[0]",
+        "Required value: must specify a peer",
+    ),
+    (
+        "a policy for a block that is none",
+        policy(egress=[{"to": [{"ipBlock": {"cidr": "10.0.0.0/40"}}]}]),
+        "spec.egress[0].to[0].ipBlock.cidr",
+        'Invalid value: "10.0.0.0/40": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)',
+    ),
+    (
+        "endpoints without addresses",
+        thing("Endpoints", subsets=[{"ports": [{"port": 80}]}]),
+        "subsets[0]",
+        "Required value: must specify `addresses` or `notReadyAddresses`",
+    ),
+    (
+        "a slice of names",
+        thing("EndpointSlice", "discovery.k8s.io/v1", addressType="IPv4", endpoints=[{"addresses": ["a"]}]),
+        "endpoints[0].addresses[0]",
+        'Invalid value: "a": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
+    ),
+    (
+        "a volume that is nowhere",
+        thing("PersistentVolume", spec={"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}),
+        "spec",
+        "Required value: must specify a volume type",
+    ),
+    (
         "a Service without ports",
         thing("Service", spec={"selector": {"a": "b"}}),
         "spec.ports",
@@ -165,7 +246,11 @@ CASES: list[tuple[str, Object, str, str]] = [
         thing(
             "HorizontalPodAutoscaler",
             "autoscaling/v2",
-            spec={"scaleTargetRef": {"kind": "A", "name": "b"}, "minReplicas": 3, "maxReplicas": 2},
+            spec={
+                "scaleTargetRef": {"apiVersion": "a/v1", "kind": "A", "name": "b"},
+                "minReplicas": 3,
+                "maxReplicas": 2,
+            },
         ),
         "spec.maxReplicas",
         "Invalid value: 2: must be greater than or equal to `minReplicas`",
@@ -185,6 +270,9 @@ def test_taken(written: Any) -> None:
     assert written(hooks(clientConfig={"service": {"namespace": "n", "name": "s", "path": "/x"}})).told == {}
     assert written(thing("Service", spec={"clusterIP": "None", "selector": {"a": "b"}})).told == {}
     assert written(thing("Role", f"{RBAC}/v1")).told == {}
+    assert written(ingress(PATH, ingressClassName="a", tls=[{"hosts": ["*.a.b"]}])).told == {}
+    peer = {"ipBlock": {"cidr": "10.0.0.0/8"}}
+    assert written(policy(podSelector={}, egress=[{"to": [peer], "ports": [{"port": "web"}]}])).told == {}
 
 
 class TestWorkloads:
@@ -198,7 +286,9 @@ class TestWorkloads:
     def test_no_selector_and_an_empty_one(self, written: Any, a_workload: Make) -> None:
         without = a_workload("Deployment")
         del without["spec"]["selector"]
-        assert written(without).told == {"spec.selector": "Required value"}
+        mismatch = 'Invalid value: {"app":"a"}: `selector` does not match template `labels`'
+        told = {"spec.selector": "Required value", "spec.template.metadata.labels": mismatch}
+        assert written(without).told == told  # no selector selects nothing
         empty = written(a_workload("Deployment", selector={})).told
         assert empty == {"spec.selector": "Invalid value: {}: empty selector is invalid for deployment"}
 
@@ -232,7 +322,7 @@ class TestWorkloads:
         assert "updates to statefulset spec for fields other than" in written(renamed, old).told["spec"]
 
     def test_claims_are_volumes_of_its_pods(self, written: Any, a_workload: Make) -> None:
-        claims = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]
+        claims = [{"metadata": {"name": "data"}, "spec": CLAIM}]
         obj = a_workload("StatefulSet", volumeClaimTemplates=claims)
         obj["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/d"}]
         assert written(obj).told == {}

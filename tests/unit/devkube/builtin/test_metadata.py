@@ -34,7 +34,7 @@ def test_taken(catalog: Catalog) -> None:
     [
         ({"name": ""}, "metadata.name", "Required value: name or generateName is required"),
         ({"name": "A"}, "metadata.name", 'Invalid value: "A": a lowercase RFC 1123 subdomain must consist of'),
-        ({"name": "a" * 254}, "metadata.name", "must be no more than 253 bytes"),
+        ({"name": "a" * 254}, "metadata.name", "must be no more than 253 characters"),
         ({"generateName": "Aa-", "name": "a"}, "metadata.generateName", 'Invalid value: "Aa-": a lowercase RFC 1123'),
         ({"namespace": ""}, "metadata.namespace", "Required value"),
         ({"labels": {"a": "b c"}}, "metadata.labels", 'Invalid value: "b c": a valid label must be an empty string'),

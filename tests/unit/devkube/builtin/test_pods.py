@@ -11,6 +11,7 @@ from devkube.kinds import Object
 Make = Callable[..., Object]
 C = {"name": "main", "image": "i:1"}
 VOLUME = {"name": "v", "emptyDir": {}}
+MUST, SHOULD = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def with_container(**more: Any) -> Object:
@@ -157,7 +158,7 @@ WRONG: list[tuple[str, Object, str, str]] = [
         "a long port name",
         with_container(ports=[{"name": "abcdefghijklmnop", "containerPort": 80}]),
         "spec.containers[0].ports[0].name",
-        'Invalid value: "abcdefghijklmnop": must be no more than 15 bytes',
+        'Invalid value: "abcdefghijklmnop": must be no more than 15 characters',
     ),
     (
         "twice the same host port",
@@ -199,7 +200,7 @@ WRONG: list[tuple[str, Object, str, str]] = [
                 {"name": "v", "downwardAPI": {"items": [{"path": "a", "resourceFieldRef": {"resource": "limits.cpu"}}]}}
             ]
         },
-        "spec.volumes[0].downwardAPI.items[0].resourceFieldRef.containerName",
+        "spec.volumes[0].downwardAPI.resourceFieldRef.containerName",
         "Required value",
     ),
     (
@@ -255,6 +256,54 @@ WRONG: list[tuple[str, Object, str, str]] = [
         {"ephemeralContainers": [{**C, "name": "e"}]},
         "spec.ephemeralContainers",
         "Forbidden: cannot be set on create",
+    ),
+    (
+        "nodes of no operator",
+        {"affinity": {"nodeAffinity": {SHOULD: [{"weight": 1, "preference": {"matchExpressions": [{"key": "a"}]}}]}}},
+        f"spec.affinity.nodeAffinity.{SHOULD}[0].preference.matchExpressions[0].operator",
+        'Invalid value: "": not a valid selector operator',
+    ),
+    (
+        "nodes of no terms",
+        {"affinity": {"nodeAffinity": {MUST: {}}}},
+        f"spec.affinity.nodeAffinity.{MUST}.nodeSelectorTerms",
+        "Required value: must have at least one node selector term",
+    ),
+    (
+        "a heavy wish",
+        {"affinity": {"podAntiAffinity": {SHOULD: [{"weight": 101, "podAffinityTerm": {"topologyKey": "a"}}]}}},
+        f"spec.affinity.podAntiAffinity.{SHOULD}[0].weight",
+        "Invalid value: 101: must be in the range 1-100",
+    ),
+    (
+        "spread no further than nowhere",
+        {"topologySpreadConstraints": [{"topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}]},
+        "spec.topologySpreadConstraints[0].maxSkew",
+        "Invalid value: 0: must be greater than zero",
+    ),
+    (
+        "spread, or what",
+        {"topologySpreadConstraints": [{"topologyKey": "a", "maxSkew": 1}]},
+        "spec.topologySpreadConstraints[0].whenUnsatisfiable",
+        'Unsupported value: "": supported values: "DoNotSchedule", "ScheduleAnyway"',
+    ),
+    (
+        "a claim of no name",
+        {"volumes": [{"name": "v", "persistentVolumeClaim": {}}]},
+        "spec.volumes[0].persistentVolumeClaim.claimName",
+        "Required value",
+    ),
+    (
+        "an alias of no address",
+        {"hostAliases": [{"ip": "a", "hostnames": ["b"]}]},
+        "spec.hostAliases[0].ip",
+        'Invalid value: "a": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
+    ),
+    (
+        "a user below zero",
+        with_container(securityContext={"runAsUser": -1}),
+        "spec.containers[0].securityContext.runAsUser",
+        "Invalid value: -1: must be between 0 and 2147483647, inclusive",
     ),
     (
         "a toleration of nothing",
