@@ -28,6 +28,10 @@ VERSION: Final = {
 }
 HEALTH: Final = ("/healthz", "/livez", "/readyz")
 PINGS: Final = tuple(f"{path}/ping" for path in HEALTH)
+# kubectl asks for version 2 in protobuf only, for a List in a file and for kinds that nobody serves. It skips what it
+# does not find there, and the server checks each object anyhow: a document without definitions is all that it needs.
+OPENAPI_V2: Final = "application/com.github.proto-openapi.spec.v2"  # asked for with @v1.0, answered with .v1.0
+NOTHING_V2: Final = b"\x0a\x032.0" + b"\x12\x13" + b"\x0a\x0aKubernetes" + b"\x12\x05v1.36"
 PATHS: Final = ("/api", "/apis", *HEALTH, "/openapi/v2", "/openapi/v3", "/version")
 GROUPS: Final = ((2, "api"), (2, "apis"), (3, "apis"))  # /api/v1, /apis/GROUP, /apis/GROUP/VERSION
 
@@ -64,6 +68,8 @@ class Documents:
             form = negotiation.discovery(accept)
             content_type = form.content_type
             found = self._kept.get(f"{path} {form.version}", lambda: self._root(path, form.version))
+        elif path == "/openapi/v2" and OPENAPI_V2 in accept:
+            return Reply(200, (NOTHING_V2,), f"{OPENAPI_V2}.v1.0+protobuf")
         elif parts[0] == "openapi":
             if not negotiation.accepts_json(accept):
                 raise negotiation.not_acceptable((JSON,))
