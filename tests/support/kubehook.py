@@ -133,11 +133,11 @@ def configuration(kind: str, space: Space, *entries: Object, name: str = "") -> 
 
 
 @contextlib.asynccontextmanager
-async def serving(host: str = "127.0.0.1") -> AsyncIterator[Hook]:
-    """`host`: by which name the API server reaches this process."""
+async def serving(host: str = "127.0.0.1", *, names: tuple[str, ...] = ()) -> AsyncIterator[Hook]:
+    """`host`: by which name the API server reaches this process; `names` are further ones of the certificate."""
     with tempfile.TemporaryDirectory() as folder:
         authority = pki.Authority()
-        files = authority.issue(Path(folder), "hook", hosts=("127.0.0.1", "localhost", host))
+        files = authority.issue(Path(folder), "hook", hosts=("127.0.0.1", "localhost", host, *names))
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(files.certificate, files.key)
     hook = Hook("", authority.pem)
