@@ -8,7 +8,17 @@ volume attributes, storage versions. A kind that is kept without being enforced 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from devkube.builtin import columns, eventrules, networking, others, podchanges, services, workloads
+from devkube.builtin import (
+    columns,
+    eventrules,
+    networking,
+    others,
+    podchanges,
+    rbacrules,
+    services,
+    webhookrules,
+    workloads,
+)
 from devkube.builtin.defaults import DEFAULTS
 from devkube.builtin.prepares import PREPARES
 from devkube.builtin.rules import Behaviour, BuiltinRules, Validate
@@ -51,6 +61,12 @@ VALIDATES: Mapping[str, Validate] = {
     "Pod": podchanges.pod,
     "Service": services.service,
     "Event": eventrules.event,
+    "Role": rbacrules.role,
+    "ClusterRole": rbacrules.role,
+    "RoleBinding": rbacrules.role_binding,
+    "ClusterRoleBinding": rbacrules.role_binding,
+    "MutatingWebhookConfiguration": webhookrules.webhooks,
+    "ValidatingWebhookConfiguration": webhookrules.webhooks,
     **workloads.VALIDATES,
     **networking.VALIDATES,
     **others.VALIDATES,

@@ -13,7 +13,7 @@ NOT_NEGATIVE = "must be greater than or equal to 0"
 def _shown(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True)  # as Go writes maps
 
 
 def _detailed(text: str, detail: str) -> str:

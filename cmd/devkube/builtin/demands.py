@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from devkube.builtin.causes import required, unsupported
-from devkube.builtin.types import ListOf, MapOf, Struct, Type
+from devkube.builtin.leaves import Type
+from devkube.builtin.types import ListOf, MapOf, Struct
 from devkube.errors import Cause
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")

@@ -30,7 +30,9 @@ def validate_metadata(new: Object, old: Object | None, resource: Resource) -> li
     meta: Mapping[str, Any] = new.get("metadata") or {}
     if old is None:
         return [*_identity(meta, resource), *_texts(meta)]
-    return [*_unchanged(meta, old.get("metadata") or {}), *_texts(meta)]
+    # Of custom resources upstream looks at finalizers only when they are created.
+    more = () if resource.custom else finalizers(meta.get("finalizers") or ())
+    return [*_unchanged(meta, old.get("metadata") or {}), *more, *_texts(meta)]
 
 
 def _identity(meta: Mapping[str, Any], resource: Resource) -> Iterator[Cause]:

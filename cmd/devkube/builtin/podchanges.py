@@ -81,11 +81,8 @@ def _fixed(spec: Json, old: Json, *, resize: bool) -> dict[str, Any]:
             fixed[key] = [_without(one, drop) for one in fixed[key]]
     if old.get("terminationGracePeriodSeconds", 0) < 0 and fixed.get("terminationGracePeriodSeconds") == 1:
         fixed["terminationGracePeriodSeconds"] = old["terminationGracePeriodSeconds"]
-    if (
-        old.get("schedulingGates")
-        and (old.get("nodeSelector") or {}).items() <= (spec.get("nodeSelector") or {}).items()
-    ):
-        fixed.pop("nodeSelector", None)  # a gated Pod's may grow
+    if old.get("schedulingGates"):
+        fixed.pop("nodeSelector", None)  # a gated Pod's may grow: `_update` looks at it
     return fixed
 
 

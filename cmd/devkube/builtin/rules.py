@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from devkube.builtin import types
+from devkube.builtin import leaves, types
 from devkube.builtin.demands import unmet
 from devkube.builtin.document import definition, schema_of
 from devkube.errors import Cause, bad_request
@@ -45,17 +45,17 @@ class BuiltinRules:
         return schema_of(self.group, self.version, self.kind)
 
     @cached_property
-    def type(self) -> types.Type:
+    def type(self) -> leaves.Type:
         return types.named(definition(self.group, self.version, self.kind))
 
     def decode(self, obj: Object, *, validation: FieldValidation) -> list[str]:
         warnings = [self.behaviour.warning] if self.behaviour.warning else []
-        walk = types.Walk()
+        walk = leaves.Walk()
         try:
             if self.type.fits(obj):
                 return warnings
             self.type.decode(obj, None, walk)
-        except types.Undecodable as error:
+        except leaves.Undecodable as error:
             raise bad_request(self._refused(str(error))) from None
         except RecursionError:
             raise bad_request(self._refused("exceeded max depth")) from None

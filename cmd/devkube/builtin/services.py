@@ -31,42 +31,88 @@ class Allocator:
     def prepare(self, new: Object, old: Object | None, subresource: str) -> None:
         if subresource:
             return
-        spec, before = new["spec"], (old or {}).get("spec") or {}
-        if spec.get("type") == "ExternalName":
-            for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy") if old else ():
-                spec.pop(key, None)
-            return
-        address = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
-        if not address:
-            kept = before.get("clusterIP") if before.get("type") != "ExternalName" else ""
-            address = kept or self._address(new)
-        spec["clusterIP"] = address
-        spec.setdefault("clusterIPs", [address])
-        spec.setdefault("ipFamilies", ["IPv6" if ":" in address else "IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
-        self._node_ports(spec, before)
-        if spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local":
-            given = spec.get("healthCheckNodePort") or before.get("healthCheckNodePort")
-            spec["healthCheckNodePort"] = given or next(self._ports)
-        elif spec.get("healthCheckNodePort") == before.get("healthCheckNodePort"):
-            spec.pop("healthCheckNodePort", None)
+        spec = new["spec"]
+        _pair(spec, (old or {}).get("spec") or {})
+        if old is not None:
+            _keep(spec, old["spec"])
+            _let_go(spec, old["spec"])
+        if _addressed(spec):
+            address = spec.setdefault("clusterIP", "") or self._address(new)
+            spec["clusterIP"] = address
+            spec["clusterIPs"] = spec.get("clusterIPs") or [address]
+            spec.setdefault("ipFamilies", ["IPv6" if ":" in address else "IPv4"])
+            spec.setdefault("ipFamilyPolicy", "SingleStack")
+        if spec.get("type") == "NodePort" or (_ported(spec) and spec.get("allocateLoadBalancerNodePorts", True)):
+            for port in spec.get("ports") or ():
+                port["nodePort"] = port.get("nodePort") or next(self._ports)
+        if _checked(spec):
+            spec["healthCheckNodePort"] = spec.get("healthCheckNodePort") or next(self._ports)
 
     def _address(self, new: Object) -> str:
         meta = new.get("metadata") or {}
         first = meta.get("name") == _NAME_OF_API and meta.get("namespace") == "default"
         return str(RANGE[1] if first else RANGE[next(self._hosts)])
 
-    def _node_ports(self, spec: dict[str, Any], before: Mapping[str, Any]) -> None:
-        balanced = spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)
-        if not balanced and spec.get("type") != "NodePort":
-            if before.get("type") in ("NodePort", "LoadBalancer"):  # as upstream: values of the old type are let go
-                for port in spec.get("ports") or ():
-                    port.pop("nodePort", None)
-            return
-        kept = {(p.get("protocol"), p.get("port")): p.get("nodePort") for p in before.get("ports") or ()}
+
+def _addressed(spec: Mapping[str, Any]) -> bool:
+    return spec.get("type") != "ExternalName"
+
+
+def _ported(spec: Mapping[str, Any]) -> bool:
+    return spec.get("type") in ("NodePort", "LoadBalancer")
+
+
+def _checked(spec: Mapping[str, Any]) -> bool:
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def _outside(spec: Mapping[str, Any]) -> bool:
+    return _ported(spec) or bool(spec.get("type") == "ClusterIP" and spec.get("externalIPs"))
+
+
+def _pair(spec: dict[str, Any], before: Mapping[str, Any]) -> None:
+    """clusterIP and clusterIPs say the same; who writes one of them means both (normalizeClusterIPs)."""
+    one, many, was = spec.get("clusterIP"), spec.get("clusterIPs"), before.get("clusterIP")
+    if one and (not many or (one != was and many == before.get("clusterIPs"))):
+        spec["clusterIPs"] = before["clusterIPs"] if one == was and before.get("clusterIPs") else [one]
+    elif was and not one and many == before.get("clusterIPs"):
+        spec.pop("clusterIPs", None)
+
+
+def _keep(spec: dict[str, Any], before: Mapping[str, Any]) -> None:
+    """What was allocated stays where an update says nothing of it (patchAllocatedValues)."""
+    if _addressed(before) and _addressed(spec):
+        for key in ("clusterIP", "clusterIPs"):
+            if not spec.get(key) and before.get(key):
+                spec[key] = before[key]
+    if _ported(before) and _ported(spec):
+        known = {port.get("name"): port.get("nodePort") for port in before.get("ports") or ()}
+        taken = {port.get("nodePort") for port in spec.get("ports") or ()}
         for port in spec.get("ports") or ():
-            if not port.get("nodePort"):
-                port["nodePort"] = kept.get((port.get("protocol"), port.get("port"))) or next(self._ports)
+            if not port.get("nodePort") and (was := known.get(port.get("name"))) not in taken:
+                port["nodePort"] = was
+    if _checked(before) and _checked(spec):
+        spec["healthCheckNodePort"] = spec.get("healthCheckNodePort") or before.get("healthCheckNodePort")
+
+
+def _let_go(spec: dict[str, Any], before: Mapping[str, Any]) -> None:
+    """What only the old type needed goes, unless it was changed as well (dropTypeDependentFields)."""
+    gone: list[str] = []
+    if _addressed(before) and not _addressed(spec):
+        gone += ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]
+    if _checked(before) and not _checked(spec):
+        gone.append("healthCheckNodePort")
+    if before.get("type") == "LoadBalancer" != spec.get("type"):
+        gone += ["allocateLoadBalancerNodePorts", "loadBalancerClass"]
+    if _outside(before) and not _outside(spec):
+        gone.append("externalTrafficPolicy")
+    for key in gone:
+        if spec.get(key) == before.get(key):
+            spec.pop(key, None)
+    ports = [[port.get("nodePort") for port in one.get("ports") or ()] for one in (spec, before)]
+    if _ported(before) and not _ported(spec) and ports[0] == ports[1]:
+        for port in spec.get("ports") or ():
+            port.pop("nodePort", None)
 
 
 def service(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:

@@ -8,7 +8,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from devkube.builtin import types
+from devkube.builtin import leaves, types
 from devkube.custom.causes import shown
 
 Node = Mapping[str, Any]
@@ -90,10 +90,10 @@ def coerce(value: Any, node: Node) -> list[str]:
             meta = holder["metadata"] = {}
         if decoder.fits(meta):
             continue
-        walk = types.Walk()
+        walk = leaves.Walk()
         try:
             holder["metadata"] = decoder.decode(meta, None, walk)
-        except types.Undecodable as error:
+        except leaves.Undecodable as error:
             raise ValueError(f"{prefix}metadata: Invalid value: {shown(meta)}: {error}") from None
         unknown += [f"{prefix}metadata.{one}" for one in walk.unknown]
     return sorted(unknown)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devkube.builtin.types import Undecodable, Walk, named
+from devkube.builtin.leaves import Undecodable, Walk
+from devkube.builtin.types import named
 from devkube.errors import StatusError
 from devkube.kinds import Catalog, Object
 

@@ -239,7 +239,7 @@ CASES: list[tuple[str, Object, str, str]] = [
         "a budget of both",
         thing("PodDisruptionBudget", "policy/v1", spec={"minAvailable": 1, "maxUnavailable": 1}),
         "spec",
-        'Invalid value: {"minAvailable":1,"maxUnavailable":1}: minAvailable and maxUnavailable cannot be both set',
+        'Invalid value: {"maxUnavailable":1,"minAvailable":1}: minAvailable and maxUnavailable cannot be both set',
     ),
     (
         "an autoscaler upside down",
@@ -435,10 +435,33 @@ class TestServices:
         assert same["spec"]["ports"][0]["nodePort"] == given
         inner = deepcopy(old)
         inner["spec"] |= {"type": "ClusterIP"}
-        inner["spec"].pop("externalTrafficPolicy")
         found = written(inner, old)
+        assert "externalTrafficPolicy" not in found.object["spec"]
         assert found.told == {}
         assert "nodePort" not in found.object["spec"]["ports"][0]
+
+    def test_who_writes_one_address_means_both_fields(self, written: Any) -> None:
+        old = written(thing("Service", spec={"ports": [{"port": 80}]})).object
+        new = deepcopy(old)
+        new["spec"]["clusterIP"] = "10.96.7.7"
+        told = written(new, old).told
+        assert told == {"spec.clusterIPs[0]": 'Invalid value: ["10.96.7.7"]: may not change once set'}
+
+    def test_an_external_name_has_no_address(self, written: Any) -> None:
+        old = written(thing("Service", spec={"ports": [{"port": 80}]})).object
+        new = deepcopy(old)
+        new["spec"] |= {"type": "ExternalName", "externalName": "a.b"}
+        found = written(new, old)
+        assert found.told == {}
+        assert not found.object["spec"].keys() & {"clusterIP", "clusterIPs", "ipFamilies", "internalTrafficPolicy"}
+
+    def test_health_checks_of_local_balancers_have_a_port(self, written: Any) -> None:
+        spec = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]}
+        old = written(thing("Service", spec=spec)).object
+        assert 30000 <= old["spec"]["healthCheckNodePort"] <= 32767
+        new = deepcopy(old)
+        new["spec"]["externalTrafficPolicy"] = "Cluster"
+        assert "healthCheckNodePort" not in written(new, old).object["spec"]
 
 
 class TestImmutability:
