@@ -6,6 +6,10 @@
    tokens(body, start) -> (bytes, int) or None         the JSON array of token ids that begins at body[start], packed
                                                        as u32 little-endian, and where it ends; None for anything that
                                                        is not plainly that: then Python reads it, or says what is wrong
+   packed(wire) -> bytes or None                       a MessagePack array of token ids, packed as u32 little-endian; None
+                                                       for anything that is not plainly that
+   store(nodes, refs, buckets, untold, make, hashes,   as Group.name_below and put_all for new blocks of one chain, none
+     keys, domain, once, entry) -> bool                of which is known: False, with nothing done, for all others
    runs(held, keys, standing) -> list of (int, int)    as Domain.runs_in_python, where nothing is hidden
    change(held, keys, tiers, on, off)                  as Holding.change_in_python: states of one group into the masks;
      -> (int, int, bytes, int, int)                    blocks that came, their sum, packed; blocks that went, their sum
@@ -259,6 +263,91 @@ other:
     Py_RETURN_NONE;
 }
 
+/* Where `*at` begins a MessagePack number from 0 to 2**32 - 1: that, and *at behind it; -1 for anything else. */
+static inline int64_t next_number(const u8 **at, const u8 *end) {
+    const u8 *from = *at;
+    if (from == end) return -1;
+    u8 kind = *from++;
+    if (kind < 0x80) {
+        *at = from;
+        return kind;
+    }
+    if (kind < 0xCC || kind > 0xCF) return -1;
+    int width = 1 << (kind - 0xCC);
+    if (end - from < width) return -1;
+    u64 value = 0;
+    for (int i = 0; i < width; i++) value = value << 8 | from[i];
+    *at = from + width;
+    return value > 0xFFFFFFFF ? -1 : (int64_t)value;
+}
+
+static PyObject *packed(PyObject *self, PyObject *wire) {
+    Py_buffer given;
+    PyObject *found = NULL;
+    if (PyObject_GetBuffer(wire, &given, PyBUF_SIMPLE) < 0) return NULL;
+    const u8 *at = given.buf, *end = at + given.len;
+    int header = given.len == 0 ? 0 : (*at & 0xF0) == 0x90 ? 1 : *at == 0xDC ? 3 : *at == 0xDD ? 5 : 0;
+    if (header == 0 || given.len < header) goto other;
+    Py_ssize_t count = header == 1 ? *at & 0x0F : 0;
+    for (int i = 1; i < header; i++) count = count << 8 | at[i];
+    at += header;
+    if (count > end - at) goto other; /* a number is a byte at least */
+    if ((found = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(u32))) == NULL) goto failed;
+    char *to = PyBytes_AsString(found);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int64_t value = next_number(&at, end);
+        if (value < 0) goto other;
+        u32 id = (u32)value;
+        memcpy(to + i * sizeof(u32), &id, sizeof(u32));
+    }
+    if (at != end) goto other;
+    PyBuffer_Release(&given);
+    return found;
+other:
+    Py_XDECREF(found);
+    PyBuffer_Release(&given);
+    Py_RETURN_NONE;
+failed:
+    PyBuffer_Release(&given);
+    return NULL;
+}
+
+/* New blocks ------------------------------------------------------------------------------------------------------ */
+
+static PyObject *bucket_of(PyObject *buckets, PyObject *key) {
+    u64 number = PyLong_AsUnsignedLongLong(key);
+    return number == (u64)-1 && PyErr_Occurred() ? NULL : PyList_GetItem(buckets, (Py_ssize_t)(number & 63));
+}
+
+static PyObject *store(PyObject *self, PyObject *args) {
+    PyObject *nodes, *refs, *buckets, *untold, *make, *hashes, *keys, *domain, *once, *entry;
+    if (!PyArg_ParseTuple(args, "O!O!O!O!OO!O!OOO", &PyDict_Type, &nodes, &PyDict_Type, &refs, &PyList_Type, &buckets,
+                          &PyDict_Type, &untold, &make, &PyList_Type, &hashes, &PyList_Type, &keys, &domain, &once,
+                          &entry))
+        return NULL;
+    Py_ssize_t count = PyList_Size(keys);
+    if (PyList_Size(hashes) != count) {
+        PyErr_SetString(PyExc_ValueError, "expected a key for each hash");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *key = PyList_GetItem(keys, i), *bucket = bucket_of(buckets, key);
+        int known = bucket == NULL ? -1 : PyDict_Contains(nodes, PyList_GetItem(hashes, i));
+        if (known == 0) known = PyDict_Contains(bucket, key);
+        if (known < 0) return NULL;
+        if (known) Py_RETURN_FALSE;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *hash = PyList_GetItem(hashes, i), *key = PyList_GetItem(keys, i);
+        PyObject *node = PyObject_CallFunctionObjArgs(make, domain, key, key, once, NULL);
+        int failed = node == NULL || PyDict_SetItem(nodes, hash, node) < 0 || PyDict_SetItem(refs, hash, once) < 0 ||
+                     PyDict_SetItem(bucket_of(buckets, key), key, entry) < 0 || PyDict_SetItem(untold, key, Py_None) < 0;
+        Py_XDECREF(node);
+        if (failed) return NULL;
+    }
+    Py_RETURN_TRUE;
+}
+
 /* The walk -------------------------------------------------------------------------------------------------------- */
 
 /* Add (length, mask) to a list. The reference to `mask` is taken over. */
@@ -427,6 +516,8 @@ static PyMethodDef functions[] = {
     {"chain", chain, METH_VARARGS, "Keys of every whole block of packed tokens."},
     {"one", one, METH_VARARGS, "The key of exactly one block of packed tokens."},
     {"tokens", tokens, METH_VARARGS, "A JSON array of token ids, packed, and where it ends; or None."},
+    {"packed", packed, METH_O, "A MessagePack array of token ids, packed; or None."},
+    {"store", store, METH_VARARGS, "New blocks of one chain into a table; False when one of them is known."},
     {"runs", runs, METH_VARARGS, "Leading runs of keys: length, mask of the bits whose run is exactly that long."},
     {"change", change, METH_VARARGS, "States of one group into the masks; what came and what went."},
     {NULL, NULL, 0, NULL},

@@ -13,7 +13,7 @@ Rules: KV-01, KV-02, KV-03, KV-13, KV-14, KV-15, KV-16, KV-17, KV-19; batches of
 (acceptance case "one element envelope").
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -28,13 +28,16 @@ _LONGEST_REASON: Final = 200
 
 _Hash = int | bytes  # text hashes take the patient way: msgspec keeps one text-like type per union
 _Size = Annotated[int, msgspec.Meta(ge=0)]
-_Tokens = list[int | tuple[int, int]]
+_Tokens = list[int | tuple[int, int]] | None
+
+
+_NULL: Final = msgspec.Raw(b"\xc0")
 
 
 class _StoredArray(msgspec.Struct, array_like=True, tag=lenient.STORED, gc=False):
     block_hashes: list[_Hash]
     parent: _Hash | None
-    token_ids: _Tokens | None
+    token_ids: msgspec.Raw  # read by `_pack`: numbers that are packed at once need not become objects
     block_size: _Size
     lora_id: int | None = None
     medium: str | None = None
@@ -59,7 +62,7 @@ class _StoredMap(msgspec.Struct, tag=lenient.STORED, gc=False):
     block_hashes: list[_Hash]
     block_size: _Size
     parent_block_hash: _Hash | None  # no default: a renamed field must not make roots of all blocks
-    token_ids: _Tokens | None = None
+    token_ids: msgspec.Raw = _NULL
     lora_id: int | None = None
     medium: str | None = None
     lora_name: str | None = None
@@ -118,6 +121,7 @@ _array_batch = msgspec.msgpack.Decoder(_ArrayBatch).decode
 _map_batch = msgspec.msgpack.Decoder(_MapBatch).decode
 _raw_batch = msgspec.msgpack.Decoder(_RawBatch).decode
 _raw_outer_map = msgspec.msgpack.Decoder(_RawOuterMap).decode
+_token_ids = msgspec.msgpack.Decoder(_Tokens).decode
 _raw_events = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _anything = msgspec.msgpack.Decoder().decode
 
@@ -175,8 +179,16 @@ def _stored_map(wire: _StoredMap) -> batch.Event:
     )
 
 
-def _pack(token_ids: Sequence[Any] | None) -> tuple[bytes | None, bool]:
-    """As lenient.pack, for tokens whose types msgspec has checked: only pairs and size are left to find out."""
+def _pack(wire: msgspec.Raw) -> tuple[bytes | None, bool]:
+    """As lenient.pack, from the bytes. Raises one of _REFUSALS for what are no tokens."""
+    if keys.native is not None and (packed := keys.native.packed(wire)) is not None:
+        return packed or None, False
+    return pack_in_python(wire)
+
+
+def pack_in_python(wire: msgspec.Raw) -> tuple[bytes | None, bool]:
+    """As `_pack`, without the native helper, and for pairs."""
+    token_ids: Any = _token_ids(wire)
     if not token_ids:
         return None, False
     try:

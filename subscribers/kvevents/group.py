@@ -115,6 +115,37 @@ class Group:
         self._holds.add(domain, key, shelf.tier)
         return True
 
+    def store_run(self, shelf: Shelf, event: batch.Stored, adapter: str) -> bool:
+        """As `store_plain`, for several blocks, by the native helper. False without it too."""
+        tokens, size, hashes = event.tokens, event.block_size, event.hashes
+        if (
+            keys.native is None
+            or tokens is None
+            or size < pages.CANONICAL
+            or len(tokens) != size * 4 * len(hashes)
+            or event.extra is not None
+            or event.salt is not None
+            or event.lookahead is not None
+            or shelf.tier != kvwire.T1
+            or type(hashes) is not list
+            or _repeats(hashes)
+        ):
+            return False
+        base = None
+        if event.parent is not None:
+            parent = self.nodes.get(event.parent)
+            if type(parent) is not Node or parent.domain < 0 or self._holds.domains[parent.domain].size != size:
+                return False
+            if parent.key != parent.chain:
+                return False
+            base = parent.chain
+        domain = self._holds.domain(adapter, size)
+        here = self._holds.domains[domain]
+        chain = keys.chain(tokens, size, base)
+        return keys.native.store(
+            self.nodes, shelf.refs, here.buckets, here.untold, Node, hashes, chain, domain, 1, holds.NEW
+        )
+
     def name_below(
         self, event: batch.Stored, adapter: str, parent: Alias | None, *, new: bool
     ) -> list[tuple[batch.Hash, Alias]]:

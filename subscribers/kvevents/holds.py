@@ -24,8 +24,8 @@ _MASK: Final = {tier: ((1 << _WIDTH) - 1) * unit for tier, unit in _UNIT.items()
 _T1, _T2, _T3 = (_MASK[tier] for tier in (kvwire.T1, kvwire.T2, kvwire.T3))
 _ALONE: Final = _T1 | _TOLD  # an entry within these bits has copies in T1 only, which nearly all have
 #: What nearly all entries are at some time: one copy in T1 that was not told, that was, or that was and is gone.
-_NEW: Final = _UNIT[kvwire.T1]
-_KEPT: Final = _NEW | kvwire.T1
+NEW: Final = _UNIT[kvwire.T1]
+_KEPT: Final = NEW | kvwire.T1
 _LOST: Final = kvwire.T1
 
 #: A domain's keys lie in this many dicts: a keyframe copies one dict's keys at a time, so the loop never waits for
@@ -81,7 +81,7 @@ class Holds:
         bucket = here.buckets[key & 63]
         entry = bucket.get(key, 0) + _UNIT[tier]
         bucket[key] = entry
-        if entry == _NEW:  # by far the most frequent: what follows would come to the same
+        if entry == NEW:  # by far the most frequent: what follows would come to the same
             here.untold[key] = None
             return
         if _tiers(entry) != entry & _TOLD:
@@ -142,7 +142,7 @@ class Holds:
         for number, key in enumerate(keys):
             bucket = buckets[key & 63]
             entry = bucket[key]
-            if entry == _NEW:
+            if entry == NEW:
                 bucket[key] = _KEPT
                 self.count += 1
                 self.sum += key

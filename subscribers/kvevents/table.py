@@ -156,8 +156,10 @@ class Table:
         shelf = here.shelf(self._place(event.medium, event.locality))
         if shelf.tier != kvwire.T1:
             self.slower = True
-        if self._shortcut and not self.orphans and here.store_plain(shelf, event, adapter):
-            return
+        if self._shortcut and not self.orphans:
+            short = here.store_plain if len(hashes) == 1 else here.store_run
+            if short(shelf, event, adapter):
+                return
         if event.tokens:
             if _fits(event):
                 self._name(here, event, adapter)
