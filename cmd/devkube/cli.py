@@ -15,6 +15,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from devkube import selectors
+from devkube.custom import quantity
 from devkube.options import Settings
 
 EPILOG = """Use it:
@@ -64,6 +66,20 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--simulate", action="store_true", help="run controllers, a scheduler, nodes and kubelets")
     made.add_argument("--nodes", type=_count, default=1, help="nodes of the simulation, default 1")
+    made.add_argument(
+        "--node-label", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="of every such node; repeat"
+    )
+    made.add_argument(
+        "--node-capacity",
+        type=_quantity,
+        action="append",
+        default=[],
+        metavar="RESOURCE=QUANTITY",
+        help="of every such node, such as nvidia.com/gpu=8; repeat",
+    )
+    made.add_argument(
+        "--pull-seconds", type=_seconds, default=1.0, help="what the simulation takes to pull an image, default 1"
+    )
     made.add_argument("--history", type=_count, default=10_000, help="changes kept per kind for watches that resume")
     return made
 
@@ -92,6 +108,9 @@ def settings_of(flags: argparse.Namespace) -> Settings:
         webhook_services=dict(flags.webhook_service),
         simulate=flags.simulate,
         nodes=flags.nodes,
+        node_labels=dict(flags.node_label),
+        node_capacity=dict(flags.node_capacity),
+        pull_seconds=flags.pull_seconds,
         history=flags.history,
     )
 
@@ -135,6 +154,36 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no count: give a number of 1 or more")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: give seconds, 0 or more")
+    return value
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if fault := selectors.label_key_fault(key) or selectors.label_value_fault(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is no label: {fault}")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
+def _quantity(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    try:
+        good = bool(name) and quantity.parse(value) >= 0
+    except ValueError:
+        good = False
+    if not good:
+        raise argparse.ArgumentTypeError(f"{text!r} is not RESOURCE=QUANTITY, such as nvidia.com/gpu=8 or memory=64Gi")
+    return name, value
 
 
 def _service(text: str) -> tuple[str, str]:

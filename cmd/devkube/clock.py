@@ -83,6 +83,12 @@ class Clock:
             self._offset += seconds
         self._wake()
 
+    def due(self) -> float | None:
+        """Seconds until the next alarm; None: nothing waits."""
+        while self._alarms and self._alarms[0][2].over:
+            heapq.heappop(self._alarms)
+        return max(0.0, self._alarms[0][0] - self.monotonic()) if self._alarms else None
+
     def thaw(self) -> None:
         """Go on at the usual pace from where it stands."""
         if self._frozen is not None:

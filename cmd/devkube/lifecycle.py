@@ -46,6 +46,8 @@ class Lifecycle:
         self._collector = Collector(verbs, self._steward, self._do)
         self._todo: dict[Task, None] = {}  # in order, each once
         self._work = asyncio.Event()
+        self.idle = asyncio.Event()  # set while there is nothing to do at once
+        self.idle.set()
         self._ending: set[str] = set()  # namespaces that end
         self._closing: dict[str, str] = {}  # storage key -> name of the CRD that ends
         self._running: asyncio.Task[None] | None = None
@@ -104,6 +106,7 @@ class Lifecycle:
     def _do(self, what: str, about: str) -> None:
         self._todo[what, about] = None
         self._work.set()
+        self.idle.clear()
 
     # ------------------------------------------------------------------------------------- acting
 
@@ -131,6 +134,8 @@ class Lifecycle:
                         loop.call_later(_RETRY if error.code != 409 else 0, self._do, what, about)
                 except Exception:
                     log.exception("%s of %s failed", what, about)
+            if not self._todo:
+                self.idle.set()
 
     async def _furnish(self, namespace: str) -> None:
         """What every namespace has."""

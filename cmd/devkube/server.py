@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -42,6 +42,9 @@ from devkube.routes import Route
 from devkube.seeding import seed
 from devkube.store import Store
 from devkube.verbs import Verbs
+
+if TYPE_CHECKING:
+    from devkube.simulation.simulation import Simulation
 
 
 class DevKube:
@@ -86,6 +89,7 @@ class DevKube:
         )
         self.http = HttpServer(self.frontend)
         self.faults.cut_connections = self.http.cut
+        self._simulation: Simulation | None = None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self.url = ""
         self.kubeconfig = self.ca_file = Path()
@@ -103,8 +107,6 @@ class DevKube:
 
     async def start(self) -> None:
         """Listening and with the kubeconfig written when it returns. OSError when the address is taken."""
-        if self.settings.simulate:
-            raise ValueError("there is no simulation in this version of devkube: start it without --simulate")
         directory = self.settings.directory
         if directory is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="devkube-")
@@ -113,6 +115,11 @@ class DevKube:
             files = certificates.write(self.issued, directory)
             seed(self.store, self.catalog, self.clock)
             self.lifecycle.start()
+            if self.settings.simulate:
+                from devkube.simulation.simulation import Simulation  # nothing of it where it is not asked for
+
+                self._simulation = Simulation(self, self.store, self.clock, self.settings, self.lifecycle.idle)
+                await self._simulation.start()
             port = await self.http.start(self.settings.listen, self.settings.port, tls(files))
             self.url = f"https://{reachable(self.settings.listen)}:{port}"
             self.ca_file, self.kubeconfig = files.authority, directory / "kubeconfig"
@@ -125,6 +132,8 @@ class DevKube:
 
     async def stop(self) -> None:
         await self.http.stop()
+        if self._simulation is not None:
+            await self._simulation.stop()
         await self.lifecycle.stop()
         await self.admission.close()
         if self._temporary is not None:
@@ -191,6 +200,13 @@ class DevKube:
                 agent=agent,
             )
         )
+
+    @property
+    def simulation(self) -> "Simulation":
+        """For tests that let cluster life settle or time elapse."""
+        if self._simulation is None:
+            raise ValueError("nothing is simulated: start with Settings(simulate=True)")
+        return self._simulation
 
     def expire_history(self) -> None:
         """Every version known to clients so far is too old now: 410 for those who resume."""
