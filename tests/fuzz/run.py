@@ -22,11 +22,11 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from tests.fuzz import engine, front, log, mutate
+from tests.fuzz import engine, front, kube, log, mutate
 from tests.fuzz.target import Target
 
-TARGETS: list[Target] = [*log.TARGETS, *engine.TARGETS, *front.TARGETS]
-SLOW = ("a subscriber's journal", "manifests in YAML")  # last
+TARGETS: list[Target] = [*log.TARGETS, *engine.TARGETS, *front.TARGETS, *kube.TARGETS]
+SLOW = ("a subscriber's journal", "manifests in YAML", *kube.SLOW)  # last
 MOST_SECONDS = 1.0
 LOOK_EVERY = 499
 PER_BYTE = 300

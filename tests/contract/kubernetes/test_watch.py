@@ -88,7 +88,7 @@ async def test_bookmarks_are_told_before_the_end(kube: Client, space: Space) -> 
     async with kube.watch(space.pods, resourceVersion=version, allowWatchBookmarks="true", timeoutSeconds="5") as watch:
         made = await kube.create(space.pods, pod("a"))
         events = await watch.rest()
-    assert [one.type for one in events] == ["ADDED", "BOOKMARK"]
+    assert [one.type for one in events][:2] == ["ADDED", "BOOKMARK"]
     last = events[-1]
     assert (last.object["kind"], last.name) == ("Pod", "")
     assert int(last.version) >= int(made["metadata"]["resourceVersion"])
