@@ -103,7 +103,7 @@ _camel_documents = msgspec.json.Decoder(_CamelDocument)
 def decode(body: bytes) -> LookupRequest:
     """A JSON question."""
     if (read := _lifted(body)) is not None:
-        return _asked(*read)
+        return read
     return decode_in_python(body)
 
 
@@ -178,9 +178,10 @@ def _read(body: bytes) -> LookupRequest:
 _FIELD: Final = b'"token_ids"'
 _MARK: Final = 1 << 32  # no token id: stands in a document where the array was lifted out
 _MARKED: Final = b"[%d]" % _MARK
+_LONGEST_KNOWN: Final = 512  # bytes of a question without its token ids that are worth remembering
 
 
-def _lifted(body: bytes) -> tuple[_Document, bytes] | None:
+def _lifted(body: bytes) -> LookupRequest | None:
     """The array of token ids read by the native helper, and the document without it. None for a body that has none, or
     one about which there is any doubt: it is then read in Python, or refused with the line that says what is wrong."""
     if keys.native is None or (at := body.find(_FIELD)) < 0:
@@ -191,6 +192,13 @@ def _lifted(body: bytes) -> tuple[_Document, bytes] | None:
         return None
     packed, end = read
     rest = b"%b%b%b" % (body[:start], _MARKED, body[end:])
+    known = _around(rest) if len(rest) <= _LONGEST_KNOWN else _around.__wrapped__(rest)
+    return None if known is None else msgspec.structs.replace(known, tokens=packed)
+
+
+@lru_cache(maxsize=256)
+def _around(rest: bytes) -> LookupRequest | None:
+    """The question but for its token ids, which routers repeat. None when in doubt. Raises RequestError."""
     if b"\\" in rest or rest.count(b"token_ids") != 1:  # the name in another spelling, in a text, or twice
         return None
     try:
@@ -199,7 +207,7 @@ def _lifted(body: bytes) -> tuple[_Document, bytes] | None:
         return None
     if document.token_ids != [_MARK] or (document.model_id is None and document.tenant_id is None):
         return None  # not the document's own, or in lowerCamelCase
-    return document, packed
+    return _asked(document, b"")
 
 
 def _asked(document: _Document, tokens: bytes) -> LookupRequest:

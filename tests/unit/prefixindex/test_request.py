@@ -209,3 +209,26 @@ def test_an_answer_is_proto3_json_with_original_names() -> None:
         "lookup_latency_us": "12",
         "adapter_id": "",
     }
+
+
+def test_questions_that_differ_in_their_tokens_alone_keep_them_apart() -> None:
+    """What stands around the token ids is remembered."""
+    for ids in ([1, 2], [3], [1, 2]):
+        asked = request.decode(msgspec.json.encode({"model_id": "m", "tenant_id": "t", "token_ids": ids}))
+        assert (asked.model_id, asked.tenant_id, asked.tokens) == ("m", "t", keys.pack_tokens(ids))
+
+
+@pytest.mark.parametrize("text", ["short", "long " * 200])
+def test_what_is_wrong_around_the_token_ids_is_said_every_time(text: str) -> None:
+    body = msgspec.json.encode({"model_id": text, "token_ids": [1], "prefix_token_count": 1 << 40})
+    for _ in range(3):
+        with pytest.raises(request.RequestError, match="32-bit"):
+            request.decode(body)
+
+
+def test_a_long_text_around_the_token_ids_is_read_and_not_remembered() -> None:
+    before = request._around.cache_info().currsize
+    for number in range(3):
+        text = f"{number} " * 300
+        assert request.decode(msgspec.json.encode({"model_id": text, "token_ids": [7]})).model_id == text
+    assert request._around.cache_info().currsize == before
