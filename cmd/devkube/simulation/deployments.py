@@ -36,8 +36,10 @@ class Deployments:
         old = [one for one in sets if one is not new]
         made = False
         if spec.get("paused"):
-            if new is not None:
-                await self._scale(found, new, spec["replicas"])
+            # The template may have changed already: what there is of the old one is still scaled.
+            running = [one for one in sets if _replicas(one)] or ([new] if new else sets[-1:])
+            if len(running) == 1:
+                await self._scale(found, running[0], spec["replicas"])
         elif spec["strategy"]["type"] != "Recreate" or not await self._clear(found, old):
             if new is None:
                 new, made = await self._make(found, old), True

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from devkube.kinds import Object
-from devkube.simulation.client import unix
 from devkube.simulation.containers import HAIR, Container, Happening
 from devkube.simulation.plans import Plan, plan
 
@@ -33,8 +32,8 @@ class Life:
     plans: dict[str, Plan] = field(default_factory=dict)
     initialized: bool = False
     ended: bool = False  # no container is started again
-    killed: bool = False  # it was told to stop, and has
-    stopping: bool = False
+    killed: bool = False  # it was told to stop, and did
+    asked: float | None = None  # when it was told to stop
     deadline: bool = False  # it was ended for activeDeadlineSeconds
     due: float | None = None
 
@@ -47,7 +46,7 @@ class Life:
             happened = []
         else:
             happened = list(self._live(pod, now))
-        if not self.stopping:
+        if self.asked is None:
             dues = [one.due(self.plans[name], now) for name, one in self.containers.items()]
             limit = pod["spec"].get("activeDeadlineSeconds")
             dues += [] if limit is None else [self.began + limit]
@@ -110,12 +109,11 @@ class Life:
         """SIGTERM at the beginning of the grace period, and what is left at its end is killed."""
         meta = pod["metadata"]
         grace = float(meta.get("deletionGracePeriodSeconds") or 0)
-        asked = max(unix(meta["deletionTimestamp"]) - grace, self.began)
-        if not self.stopping:
-            self.stopping = True
+        if self.asked is None:
+            self.asked = now
             yield from self._killing()
         running = [name for name, one in self.containers.items() if one.state == "running"]
-        ends = {name: asked + min(self.plans[name].stop, grace) for name in running}
+        ends = {name: self.asked + min(self.plans[name].stop, grace) for name in running}
         late = [name for name in running if ends[name] > now + HAIR]
         if late:
             self.due = max(ends[name] for name in late)

@@ -129,8 +129,7 @@ class Simulation:
         if after.key in self._loops:
             self._loops[after.key].add(key)
         for uid in {*after.owners, *(change.before.owners if change.before else ())}:
-            if owner := self._owners.get(uid):
-                owner[0].add(owner[1])
+            self._own(uid, above=gone)
         if after.key == "pods":
             self._scheduler.add(_ALL)
             self._refer(after.namespace)
@@ -147,6 +146,15 @@ class Simulation:
                 self._loops["daemonsets.apps"].add((one.namespace, one.name))
             for one in self._store.select("pods", "", lambda pod: pod.fields.get("spec.nodeName") == after.name):
                 self._loops["pods"].add((one.namespace, one.name))
+
+    def _own(self, uid: str, *, above: bool) -> None:
+        """`above`: its owner too; Recreate waits for Pods that no ReplicaSet counts any more."""
+        if owner := self._owners.get(uid):
+            loop, key = owner
+            loop.add(key)
+            if above and (found := self._store.get(loop.name, *key)):
+                for one in found.owners:
+                    self._own(one, above=False)
 
     def _refer(self, namespace: str) -> None:
         for name in self._services.get(namespace, ()):

