@@ -26,13 +26,14 @@ CORE, APPS = "/api/v1/namespaces/fuzz", "/apis/apps/v1/namespaces/fuzz"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/fuzz.example.com/v1/namespaces/fuzz/widgets"
 RULE = {"rule": "self.size < 10 && self.names.all(n, n != self.word)", "messageExpression": "'no ' + self.word"}
+NAME = {"type": "string", "maxLength": 9}
 WIDGET = {
     "type": "object",
     "x-kubernetes-validations": [RULE, {"rule": "self.size >= oldSelf.size"}],
     "properties": {
         "size": {"type": "integer", "minimum": 0, "default": 1},
         "word": {"type": "string", "pattern": "^[a-z]*$", "default": "x", "maxLength": 9},
-        "names": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}, "default": []},
+        "names": {"type": "array", "x-kubernetes-list-type": "set", "items": NAME, "default": [], "maxItems": 9},
         "parts": {
             "type": "array",
             "x-kubernetes-list-type": "map",
