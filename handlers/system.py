@@ -9,7 +9,8 @@ from typing import Protocol
 
 from eventstore import events
 from handlers.admission.decision import Decision, Question
-from handlers.outcome import Key, Outcome
+from handlers.admission.view import View
+from handlers.outcome import Key, Object, Outcome
 from handlers.world.reader import Reader
 from handlers.world.state import World
 
@@ -49,6 +50,15 @@ class Admitter(Protocol):
     @property
     def kinds(self) -> frozenset[str]:
         """What it reads of the world."""
+        ...
+
+    @property
+    def fails_open(self) -> bool:
+        """What happens when nothing can be decided: admitted with a warning, or refused."""
+        ...
+
+    def see(self, document: Object) -> View:
+        """What the decision, and with it the log, may see of an object."""
         ...
 
     def concerned(self, question: Question, world: Reader) -> bool:

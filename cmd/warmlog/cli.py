@@ -29,6 +29,7 @@ INTERRUPTED: Final = 130
 COMMANDS: Final = {
     "server": "role: prefix index, LookupRoute, snapshot, intake",
     "controller": "role: watches Kubernetes, writes status and workloads; one of two leads",
+    "webhook": "role: answers admission reviews: engine Pods are wired, custom resources validated",
     "subscriber": "role: beside an engine, its KV events into the log",
     "dev": "everything on a laptop: nats-server, simulated engines, subscribers, a server",
     "demo": "the main job once, from engines' events to a routed prompt, checked and explained",

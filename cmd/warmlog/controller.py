@@ -32,7 +32,7 @@ from subscribers.kubernetes.appending import Recorder
 from subscribers.kubernetes.client import Client
 from subscribers.kubernetes.objects import Objects
 from subscribers.kubernetes.watcher import Watcher
-from warmlog import VERSION, cli, cluster, flags, health, link, logs, server, signals, systems
+from warmlog import VERSION, certificates, cli, cluster, flags, health, link, logs, server, signals, systems
 
 log = structlog.get_logger()
 
@@ -40,6 +40,8 @@ FLAGS: Final = (
     *link.FLAGS,
     *cluster.FLAGS,
     flags.Flag("namespace", "where the Lease lives", "inference-cache-system"),
+    flags.Flag("webhook-secret", "Secret that the webhook's certificate is kept in", "warmlog-webhook-tls"),
+    flags.Flag("webhook-names", "names of the webhook's Service, with commas; its usual ones when empty"),
     flags.Flag("health-bind-address", "healthz, readyz, metrics", "127.0.0.1:8082", flags.address),
     flags.Flag("log-max-bytes", "size of WARMLOG when it is made", "1Gi", flags.room),
     flags.Flag("kv-max-bytes", "size of WARMLOG_KV when it is made", "1Gi", flags.room),
@@ -113,6 +115,7 @@ class Controller:
                 working.append(tasks.create_task(self.worker.run()))
                 working.append(tasks.create_task(self._timers(self.loop, epoch)))
                 working.append(tasks.create_task(self._begin(self.loop)))
+                working.append(tasks.create_task(self._certificates().keep()))
                 ends = [asyncio.create_task(self.lease.keep()), asyncio.create_task(self._deposed.wait())]
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 for task in (*working, *ends):
@@ -121,6 +124,12 @@ class Controller:
             self.loop, self.worker, self.watchers = None, None, []
             self.lease.epoch = 0
             log.info("not leading any more", epoch=epoch)
+
+    def _certificates(self) -> certificates.Keeper:
+        namespace = self.values["namespace"]
+        usual = [f"warmlog-webhook.{namespace}.svc", f"warmlog-webhook.{namespace}.svc.cluster.local"]
+        names = [name for name in self.values["webhook-names"].split(",") if name] or usual
+        return certificates.Keeper(self.objects, Key("secrets", namespace, self.values["webhook-secret"]), names)
 
     async def _begin(self, loop: Loop) -> None:
         """When every kind was listed in this epoch, look at everything once."""

@@ -51,11 +51,12 @@ class View:
 
     object: Object
     values: dict[str, str] = field(default_factory=dict)
+    token: re.Pattern[str] = _TOKEN
 
     def fill(self, part: Any) -> Any:
         """A copy of a patch, or of any part, with every token replaced by its value."""
         if isinstance(part, str):
-            return _TOKEN.sub(lambda found: self.values.get(found[0], found[0]), part)
+            return self.token.sub(lambda found: self.values.get(found[0], found[0]), part)
         if isinstance(part, dict):
             return {self.fill(key): self.fill(value) for key, value in part.items()}
         if isinstance(part, list | tuple):

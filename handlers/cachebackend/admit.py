@@ -5,6 +5,7 @@ The first never blocks anything; the other two refuse what cannot work.
 Rules: seed 004, "Admission"; spec/inferencecache.md sections 6.2, 6.3, 6.5.
 """
 
+import copy
 from typing import Final
 
 import msgspec
@@ -12,9 +13,9 @@ import msgspec
 from crds import cachebackend, core, schema
 from crds.cachebackend import CacheBackend
 from handlers.admission.decision import Decision, Question, Violation, allowed
-from handlers.admission.view import Allow
+from handlers.admission.view import Allow, View, view
 from handlers.cachebackend import default, inject, matrix, names, validate
-from handlers.outcome import Key
+from handlers.outcome import Key, Object
 from handlers.world.reader import Reader
 
 #: What the decision reads of a Pod beside its structure.
@@ -45,9 +46,13 @@ class Pods:
 
     name = "mpod.inferencecache.io"
     kinds = frozenset((cachebackend.CACHE_BACKENDS,))
+    fails_open = True
 
     def __init__(self, options: inject.Options) -> None:
         self.options = options
+
+    def see(self, document: Object) -> View:
+        return view(document, ALLOW)
 
     def concerned(self, question: Question, world: Reader) -> bool:
         """A Pod with an annotation of ours, or in a namespace that has backends."""
@@ -81,6 +86,10 @@ class Defaults:
 
     name = "mcachebackend.inferencecache.io"
     kinds: frozenset[str] = frozenset()
+    fails_open = False
+
+    def see(self, document: Object) -> View:
+        return backend_view(document)
 
     def concerned(self, question: Question, world: Reader) -> bool:
         return question.view is not None
@@ -96,6 +105,10 @@ class Validation:
 
     name = "vcachebackend.inferencecache.io"
     kinds: frozenset[str] = frozenset()
+    fails_open = False
+
+    def see(self, document: Object) -> View:
+        return backend_view(document)
 
     def concerned(self, question: Question, world: Reader) -> bool:
         return question.view is not None
@@ -113,6 +126,18 @@ class Validation:
         if found:
             return _refused(found)
         return allowed("valid", warnings=tuple(validate.warnings(new)))
+
+
+def backend_view(document: Object) -> View:
+    """A CacheBackend without what an operator wrote for engines' environments and arguments: it may be secret."""
+    given = ((document.get("spec") or {}).get("integration") or {}).get("engineOverrides")
+    if not isinstance(given, dict):
+        return view(document, Allow())
+    shown = copy.deepcopy(document)
+    as_container = {key: given[key] for key in ("env", "args") if key in given}
+    seen = view({"spec": {"containers": [as_container]}}, ALLOW)
+    shown["spec"]["integration"]["engineOverrides"].update(seen.object["spec"]["containers"][0])
+    return View(view(shown, Allow()).object, seen.values)
 
 
 def _before(old: dict[str, object]) -> list[Violation]:

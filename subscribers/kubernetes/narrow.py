@@ -109,6 +109,17 @@ def _overrides(document: Object, uid: str) -> None:
         given["args"] = [_argument(word, uid) for word in given["args"]]
 
 
+def values(document: Object) -> dict[str, str]:
+    """token -> value, of a CacheBackend as the API server has it."""
+    uid = str((document.get("metadata") or {}).get("uid", ""))
+    given = ((document.get("spec") or {}).get("integration") or {}).get("engineOverrides") or {}
+    found = [str(one["value"]) for one in given.get("env") or () if one.get("value")]
+    for word in given.get("args") or ():
+        flag, equals, value = str(word).partition("=")
+        found += [str(word), value] if equals and _FLAG.fullmatch(flag) else [str(word)]
+    return {token(uid, one): one for one in found}
+
+
 def _argument(word: str, uid: str) -> str:
     flag, equals, value = word.partition("=")
     if _FLAG.fullmatch(word):
