@@ -12,5 +12,6 @@ look at again it hears from the store after each write, so that nothing is stale
                    tell of it), podstatus (how it is told)
 
 Left out: affinity between Pods, topology spread, preemption, volumes that must be bound, CronJobs, autoscaling,
-disruption budgets, node leases; a Pod whose labels leave its owner's selector is replaced but not set free.
+disruption budgets, node leases, ephemeral containers; a Pod whose labels leave its owner's selector is replaced but
+not set free.
 """

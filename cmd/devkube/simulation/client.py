@@ -4,7 +4,7 @@ Nothing is cached: a read shows what is there now, so that no controller has to 
 have apiVersion and kind here. What fails is a StatusError; a missing object is None.
 """
 
-import secrets
+import itertools
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
@@ -31,6 +31,7 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "EndpointSlice": ("discovery.k8s.io/v1", "endpointslices"),
 }
 SERVICE: Final = "kubernetes.io/service-name"  # a label of EndpointSlices
+_ORDER: Final = itertools.count()
 _REMEMBERED: Final = 4096  # Events that may still be counted up, per actor
 
 
@@ -135,7 +136,8 @@ class Client:
                 change = {"count": count + 1, "lastTimestamp": now}
                 await self.ask("PATCH", _path("Event", namespace, name), change, content_type=MERGE)
             else:
-                name = f"{meta['name'][:200]}.{secrets.token_hex(8)}"
+                # As upstream names them: in the order of time, in which kubectl then shows those of one second.
+                name = f"{meta['name'][:200]}.{int(self.now() * 1e9) + next(_ORDER):x}"
                 event = {
                     "metadata": {"name": name, "namespace": namespace},
                     "involvedObject": {

@@ -362,6 +362,18 @@ async def test_a_job_gives_up_after_its_backoff_limit(cluster: Cluster) -> None:
     assert condition(found, "Failed")["reason"] == "BackoffLimitExceeded"
 
 
+async def test_restarts_in_place_count_for_a_job_too(cluster: Cluster) -> None:
+    spec = job({"devkube.io/exit-code": "1"}, backoffLimit=2)
+    spec["template"]["spec"]["restartPolicy"] = "OnFailure"
+    await cluster.make("jobs", "work", spec)
+    await cluster.elapse(8)
+    (pod,) = await cluster.every("pods")
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 1
+    await cluster.elapse(30)
+    assert condition(await cluster.get("jobs", "work"), "Failed")["reason"] == "BackoffLimitExceeded"
+    assert await cluster.phases() == {}
+
+
 async def test_a_job_may_be_suspended_and_may_run_out_of_time(cluster: Cluster) -> None:
     await cluster.make("jobs", "work", job({"devkube.io/run-seconds": "60"}, suspend=True, activeDeadlineSeconds=30))
     assert await cluster.phases() == {}

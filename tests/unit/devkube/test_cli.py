@@ -11,7 +11,8 @@ from devkube.options import Settings
 ALL = """
     --listen 0.0.0.0 --port 0 --kubeconfig k --directory d --name a --name b --authorization AlwaysAllow
     --admin-token t --token-file f --webhook-service ns/w=127.0.0.1:9443 --webhook-service ns/v:8443=h:1
-    --simulate --nodes 3 --history 50
+    --simulate --nodes 3 --history 50 --pull-seconds 0.2
+    --node-label pool=gpu --node-label empty= --node-capacity nvidia.com/gpu=8 --node-capacity memory=1Ti
 """
 
 
@@ -29,6 +30,9 @@ def test_every_flag_reaches_the_settings() -> None:
         webhook_services={"ns/w": "127.0.0.1:9443", "ns/v:8443": "h:1"},
         simulate=True,
         nodes=3,
+        node_labels={"pool": "gpu", "empty": ""},
+        node_capacity={"nvidia.com/gpu": "8", "memory": "1Ti"},
+        pull_seconds=0.2,
         history=50,
     )
 
@@ -46,6 +50,12 @@ def test_without_flags_it_is_a_server_on_loopback_that_checks_permissions() -> N
         (["--port", "-1"], "no port"),
         (["--nodes", "0"], "no count"),
         (["--history", "many"], "no count"),
+        (["--pull-seconds", "soon"], "no time"),
+        (["--pull-seconds", "-1"], "no time"),
+        (["--node-label", "pool"], "KEY=VALUE"),
+        (["--node-label", "a b=c"], "no label"),
+        (["--node-capacity", "nvidia.com/gpu"], "RESOURCE=QUANTITY"),
+        (["--node-capacity", "cpu=many"], "RESOURCE=QUANTITY"),
         (["--authorization", "ABAC"], "invalid choice"),
         (["--webhook-service", "w=127.0.0.1:9443"], "NAMESPACE/NAME"),
         (["--webhook-service", "ns/w=127.0.0.1"], "HOST:PORT"),
