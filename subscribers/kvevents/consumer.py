@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from eventstore import kvwire
-from subscribers.kvevents import batch, decode, endpoints, facts, notes, replica, table
+from subscribers.kvevents import batch, decode, endpoints, facts, notes, replica, session, table
 
 log = structlog.get_logger()
 
@@ -133,6 +133,9 @@ class Consumer:
         async with contextlib.aclosing(self.source.follow()) as stream:
             async for fact in stream:
                 self.take(fact)
+                for rank in tuple(self.ranks.values()):
+                    if rank.table.pending >= session.CROWDED:
+                        await rank.replica.room()
 
     def take(self, fact: facts.Fact) -> None:
         match fact:

@@ -95,6 +95,11 @@ class Replica:
         if self._speaking is not None:
             self._speaking.changed()
 
+    async def room(self) -> None:
+        """Wait while too much waits to be told, as long as the log answers."""
+        if self._speaking is not None and self._open.is_set():
+            await self._speaking.room()
+
     def gone(self) -> None:
         """The engine's process ended, and its cache with it."""
         self.table.forget()

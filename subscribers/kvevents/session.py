@@ -4,6 +4,9 @@ At most one message is unacknowledged. While it is, changes collapse in the tabl
 pending changes are dropped and a keyframe follows, so an outage of any length costs bounded memory and never a wrong
 key. A message without an ack is sent again with the same n: a reader ignores what it has seen.
 
+Reading an engine is faster than telling of it: `room` lets a reader that catches up wait for acks, so that only a log
+that does not answer makes changes overflow.
+
 Between two messages of changes lies a gap, in which changes gather too: a message costs nats-server and each server the
 same whatever is in it. A change after a quiet time goes at once, and so do many changes, and all that is no change.
 
@@ -40,6 +43,8 @@ INTERVAL_RATIO: Final = 20
 INTERVAL_AT_LEAST: Final = 30.0  # seconds
 INTERVAL_AT_MOST: Final = 3600.0  # seconds; a quiet replica stays readable inside the stream's retention
 GAP: Final = 0.01  # seconds between two messages of changes; docs/design/0002-message-gap.md
+CROWDED: Final = kvwire.MAX_KEYS // 2  # changes that wait, above which reading on waits for an ack
+ROOM_WITHIN: Final = 0.25  # seconds; an ack that takes longer is waited for no more
 ENOUGH: Final = 1024  # changes that wait for no gap: a larger message would cost hardly less a change
 TELL_AFTER: Final = 1.0  # seconds; a log that is still being connected to is no news
 LONGEST_PAUSE: Final = 1.0  # seconds between two tries while the log does not answer: how late its return is noticed
@@ -211,6 +216,8 @@ class Session:
         self._n = 0
         self._wake = asyncio.Event()
         self._holding = False  # changes wait for the end of a gap: more of them are no reason to wake up
+        self._moved = asyncio.Event()  # a message was acknowledged, or the log found to be away
+        self._slow = False  # the ack under way is waited for no more
         self._fenced: str | None = None
         self.away_since: float | None = None  # since when the log does not answer
         self._told_away = False
@@ -222,6 +229,16 @@ class Session:
             log.warning("too many changes wait for the log, a keyframe will replace them", **self._who())
         if not self._holding or self.plan.pressing():
             self._wake.set()
+
+    async def room(self) -> None:
+        """Wait while many changes wait for a log that answers."""
+        while self.plan.table.pending >= CROWDED and not self._slow and self.away_since is None:
+            self._moved.clear()
+            try:
+                async with asyncio.timeout(ROOM_WITHIN):
+                    await self._moved.wait()
+            except TimeoutError:
+                self._slow = True
 
     def hear(self, order: kvwire.Control) -> None:
         """An order from a server; those for other sessions are ignored."""
@@ -261,6 +278,7 @@ class Session:
             try:
                 sequence = await self._sink.send(payload)
             except (store.Unavailable, store.StreamFull) as error:
+                self._moved.set()
                 if self.away_since is None:
                     self.away_since = self._clock()
                 elif not self._told_away and self._clock() - self.away_since > TELL_AFTER:
@@ -276,6 +294,8 @@ class Session:
                 self.away_since, self._told_away = None, False
             self._n += 1
             self._inflight = None
+            self._slow = False
+            self._moved.set()
             self._stored(message, sequence)
             return
 

@@ -440,3 +440,48 @@ async def test_nothing_is_quiet_while_changes_wait_for_their_gap() -> None:
     await voice.quiet()
     assert reader.fold() == {1, 2}
     speaking.cancel()
+
+
+# Room for a reader that is faster than the log ---------------------------------------------------------------------
+
+
+async def catch_up(table: FakeTable, voice: session.Session, count: int) -> None:
+    """Changes as fast as they come, 100 at a time, as a consumer does."""
+    for at in range(0, count, 100):
+        table.put(*range(at, at + 100))
+        voice.changed()
+        if table.pending >= session.CROWDED:
+            await voice.room()
+
+
+@pytest.mark.looptime
+async def test_catching_up_waits_for_acks_and_needs_no_keyframe() -> None:
+    table, reader, voice = start()
+    reader.delay = 0.1
+    await running(voice, 1)
+    speaking = asyncio.ensure_future(voice.run())
+    await catch_up(table, voice, 50_000)
+    await asyncio.sleep(1)
+    assert reader.kinds().count("Begin") == 1
+    assert reader.fold() == set(range(50_000))
+    speaking.cancel()
+
+
+@pytest.mark.looptime
+async def test_a_log_that_is_away_or_slow_is_not_waited_for() -> None:
+    table, reader, voice = start()
+    await running(voice, 1)
+    speaking = asyncio.ensure_future(voice.run())
+    reader.delay = 30.0  # no answer for longer than anybody waits
+    began = asyncio.get_running_loop().time()
+    await catch_up(table, voice, 20_000)
+    assert asyncio.get_running_loop().time() - began <= 2 * session.ROOM_WITHIN
+    reader.away, reader.delay = 1_000, 0.001
+    await asyncio.sleep(40)  # now it is known to be away
+    began = asyncio.get_running_loop().time()
+    await catch_up(table, voice, 20_000)
+    assert asyncio.get_running_loop().time() == began
+    reader.away = 0
+    await asyncio.sleep(5)
+    assert [message.count for message in reader.messages if isinstance(message, kvwire.End)][-1] == 20_000
+    speaking.cancel()
