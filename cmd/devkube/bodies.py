@@ -88,8 +88,8 @@ def _kind_of(value: Object, resource: Resource, wanted: str, body: bytes, *, own
         short = (version or resource.group_version).rpartition("/")[2]
         told = f'no kind "{found}" can be converted to {wanted}'
         raise bad_request(f'{found} in version "{short}" cannot be handled as a {wanted}: {told}')
-    if own and version and version != resource.group_version:
-        told = f"the API version in the data ({version}) does not match the expected API version "
+    if own and (version or resource.custom) and version != resource.group_version:
+        told = f"the API version in the data ({version or ''}) does not match the expected API version "
         raise bad_request(f"{told}({resource.group_version})")
     value["kind"] = wanted
     if own or not version:

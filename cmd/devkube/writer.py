@@ -5,19 +5,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from devkube import apply, parameters, scale
-from devkube.errors import (
-    About,
-    Cause,
-    bad_request,
-    invalid,
-)
+from devkube.errors import About, Cause, StatusError, bad_request, invalid
 from devkube.kinds import Object, Resource
 from devkube.machinery import Machinery
 from devkube.requests import Attributes, Request
 from devkube.store import encode
-from devkube.strategies import (
-    dedup_owners,
-)
+from devkube.strategies import dedup_owners
 
 _ATTEMPTS: Final = 5
 
@@ -42,7 +35,12 @@ class Write:
     def decoded(self, obj: Object, repeated: Sequence[str] = (), *, patch: bool = False) -> None:
         """Prune what the type does not know, in place, and say so as the client wants it said."""
         strict = self.options.validation == "Strict"
-        told = self.resource.rules.decode(obj, validation="Warn" if strict else self.options.validation)
+        try:
+            told = self.resource.rules.decode(obj, validation="Warn" if strict else self.options.validation)
+        except StatusError as error:
+            if not patch:
+                raise
+            raise _misfit(obj, error.message.partition(f" cannot be handled as a {self.resource.kind}: ")[2]) from None
         if self.options.validation != "Ignore":
             told = [*repeated, *told]
         faults = [one for one in told if one.startswith(("unknown field", "duplicate field"))] if strict else []
@@ -51,8 +49,7 @@ class Write:
             return
         why = f"strict decoding error: {', '.join(faults)}"
         if patch:
-            text = encode(obj).decode()
-            raise invalid(About("", "", ""), [Cause("FieldValueInvalid", f'Invalid value: "{text}": {why}', "patch")])
+            raise _misfit(obj, why)
         kind, version = self.resource.kind, self.resource.version
         raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
@@ -110,3 +107,9 @@ class Write:
     def refuse(self, name: str, causes: Sequence[Cause]) -> None:
         if causes:
             raise invalid(self.resource.about(name), causes)
+
+
+def _misfit(patched: Object, why: str) -> StatusError:
+    """What a patch made is not of its type: the patch is at fault."""
+    text = encode(patched).decode()
+    return invalid(About("", "", ""), [Cause("FieldValueInvalid", f'Invalid value: "{text}": {why}', "patch")])

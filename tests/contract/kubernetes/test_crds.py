@@ -241,6 +241,8 @@ async def test_kind_and_version_are_required(kube: Client, space: Space) -> None
     path = await define(kube, space, {"size": {"type": "integer"}})
     answer = await kube.post(path, {"metadata": {"name": "a"}})
     answer.refused(400, "BadRequest", "Kind")
+    answer = await kube.post(path, {"kind": "Widget", "metadata": {"name": "a"}})
+    answer.refused(400, "BadRequest", "the API version in the data () does not match the expected API version")
     answer = await kube.post(path, {**custom(space.group, "a"), "kind": "Gadget"})
     answer.refused(422, "Invalid", 'kind: Invalid value: "Gadget": must be Widget')
 
