@@ -1,0 +1,39 @@
+"""What a Pod would become at admission, without a cluster.
+
+Examples:
+  warmlog inject -f pod.yaml --state cachebackends.yaml
+  kubectl get cb -A -o yaml | warmlog inject -f pod.yaml --state -
+
+Prints the mutated manifest; why it was not wired, and every other warning, goes to standard error. Exit code 3 when it
+would be refused: a pipeline can refuse a manifest before a cluster does.
+"""
+
+import argparse
+import sys
+from typing import Final
+
+from crds import core
+from warmlog import cli, flags, offline, output
+
+FLAGS: Final = (*offline.FLAGS, output.FLAG)
+
+
+def run(values: flags.Values, arguments: argparse.Namespace) -> int:
+    given, state = offline.read(values["file"]), offline.state_of(values)
+    pods = [one for one in given if one.kind == core.PODS]
+    if not pods:
+        raise cli.Failure(f"{values['file']}: there is no Pod in it; workloads' templates are not opened")
+    world = offline.world_of([*state, *(one for one in given if one.kind != core.PODS)])
+    refused = False
+    for pod in pods:
+        outcome = offline.admit(pod, world, offline.options_of(values))
+        for name, decision in outcome.decisions:
+            for line in decision.warnings:
+                print(f"{pod.key.name}: {name}: {line}", file=sys.stderr)
+        for name, decision in outcome.refused:
+            refused = True
+            print(f"{pod.key.name}: {name} refuses it: {decision.reason}", file=sys.stderr)
+        if not outcome.refused:
+            form = values["output"] if values["output"] != "human" else "yaml"
+            output.show(outcome.body, form=form, human=offline.as_yaml)
+    return cli.REFUSED if refused else 0
