@@ -104,3 +104,81 @@ class CacheTenantStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaul
 
 CACHE_POLICIES: Final = f"cachepolicies.{GROUP}"
 CACHE_TENANTS: Final = f"cachetenants.{GROUP}"
+
+
+# Kinds that nothing reads yet: their schemas are the contract's -----------------------------------------------------
+
+
+class CacheIndexSpec(msgspec.Struct, frozen=True):
+    """Empty: the object is made by the controller."""
+
+
+class IndexReplica(msgspec.Struct, frozen=True, rename="camel"):
+    id: Annotated[str, Is(required=True)] = ""
+    tenant: str = ""
+    cache_memory_bytes: Annotated[int, Is(format="int64")] = 0
+    hit_rate: str | None = None
+    pressure: str = ""
+    last_update: Annotated[str | None, Is(format="date-time")] = None
+
+
+class IndexTenant(msgspec.Struct, frozen=True, rename="camel"):
+    id: Annotated[str, Is(required=True)] = ""
+    index_entries: Annotated[int | None, Is(format="int64")] = None
+    hit_rate: str | None = None
+    memory_used: Annotated[int, Is(doc="Deprecated; always 0.", format="int64")] = 0
+
+
+class PrefixSummary(msgspec.Struct, frozen=True):
+    total: Annotated[int, Is(format="int64")] = 0
+    hot: Annotated[int, Is(format="int64")] = 0
+
+
+class Prefixes(msgspec.Struct, frozen=True):
+    summary: PrefixSummary | None = None
+
+
+class CacheIndexStatus(msgspec.Struct, frozen=True, rename="camel"):
+    replicas: Annotated[list[IndexReplica] | None, Is(map_keys=("id",))] = None
+    tenants: list[IndexTenant] | None = None
+    prefixes: Prefixes | None = None
+    observed_server: str = ""
+    last_updated: Annotated[str | None, Is(format="date-time")] = None
+
+
+class Pool(msgspec.Struct, frozen=True, rename="camel"):
+    name: Annotated[str, Is(min_length=1, required=True)] = ""
+    match_labels: dict[str, str] | None = None
+    replicas: Annotated[int | None, Is(minimum=0, format="int32")] = None
+    accelerator_type: str = ""
+
+
+class AcceleratorType(msgspec.Struct, frozen=True, rename="camel"):
+    name: Annotated[str, Is(min_length=1, required=True)] = ""
+    vendor: str = ""
+    model: str = ""
+    match_labels: dict[str, str] | None = None
+
+
+class PDTopologySpec(msgspec.Struct, frozen=True, rename="camel"):
+    prefill_pools: Annotated[list[Pool] | None, Is(map_keys=("name",))] = None
+    decode_pools: Annotated[list[Pool] | None, Is(map_keys=("name",))] = None
+    accelerator_types: Annotated[list[AcceleratorType] | None, Is(map_keys=("name",))] = None
+
+
+class Slot(msgspec.Struct, frozen=True):
+    name: Annotated[str, Is(min_length=1, required=True)] = ""
+    type: Annotated[str, Is(enum=("Stable", "Mutable"), required=True)] = ""
+    required: bool = False
+    description: str = ""
+
+
+class PromptTemplateSpec(msgspec.Struct, frozen=True):
+    body: Annotated[str, Is(doc="The template's text.", min_length=1, required=True)] = ""
+    slots: Annotated[list[Slot] | None, Is(map_keys=("name",))] = None
+
+
+class PromptTemplateStatus(msgspec.Struct, frozen=True, rename="camel"):
+    observed_generation: Annotated[int | None, Is(format="int64")] = None
+    template_revision: str = ""
+    conditions: Annotated[list[Condition] | None, Is(map_keys=("type",))] = None

@@ -89,6 +89,38 @@ DEFINITIONS: Final = (
         (Column("Tenant", "string", ".spec.tenantID"), Column("Entries", "integer", ".status.indexEntries"), _AGE),
         "How many keys a tenant may keep in the prefix index.",
     ),
+    Definition(
+        inferencecache.GROUP,
+        "CacheIndex",
+        "cacheindices",
+        ("ci",),
+        inferencecache.CacheIndexSpec,
+        inferencecache.CacheIndexStatus,
+        (Column("Prefixes", "integer", ".status.prefixes.summary.total"), _AGE),
+        "What the prefix index holds in all, as the controller last read it.",
+        cluster=True,
+        spec_required=False,
+    ),
+    Definition(
+        inferencecache.GROUP,
+        "PDTopology",
+        "pdtopologies",
+        ("pdt",),
+        inferencecache.PDTopologySpec,
+        inferencecache.ReservedStatus,
+        (_AGE,),
+        "Pools of prefill and decode engines. Reserved: nothing reads it yet.",
+    ),
+    Definition(
+        inferencecache.GROUP,
+        "PromptTemplate",
+        "prompttemplates",
+        ("pt",),
+        inferencecache.PromptTemplateSpec,
+        inferencecache.PromptTemplateStatus,
+        (_AGE,),
+        "A prompt with stable and mutable slots. Reserved: nothing reads it yet.",
+    ),
 )
 
 

@@ -41,6 +41,10 @@ ALLOW: Final = Allow(
 )
 
 
+#: Annotations of a CacheBackend that are read.
+OWN: Final = Allow(annotations=frozenset((names.KERNEL_CHECK, names.REQUIRE_KV_EVENTS, names.SKIP_PROBE)))
+
+
 class Pods:
     """`mpod.inferencecache.io`."""
 
@@ -132,12 +136,12 @@ def backend_view(document: Object) -> View:
     """A CacheBackend without what an operator wrote for engines' environments and arguments: it may be secret."""
     given = ((document.get("spec") or {}).get("integration") or {}).get("engineOverrides")
     if not isinstance(given, dict):
-        return view(document, Allow())
+        return view(document, OWN)
     shown = copy.deepcopy(document)
     as_container = {key: given[key] for key in ("env", "args") if key in given}
     seen = view({"spec": {"containers": [as_container]}}, ALLOW)
     shown["spec"]["integration"]["engineOverrides"].update(seen.object["spec"]["containers"][0])
-    return View(view(shown, Allow()).object, seen.values)
+    return View(view(shown, OWN).object, seen.values)
 
 
 def _before(old: dict[str, object]) -> list[Violation]:
