@@ -154,7 +154,7 @@ class Struct:
             if known is None:
                 walk.unknown.append(Place(place, key, self.short).path())
                 del value[key]
-            elif one is None or (key in self._drops and not one and type(one) in (list, dict)):
+            elif one is None or (key in self._drops and not one and type(one) is type(known.zero)):
                 del value[key]
             else:
                 value[key] = known.decode(one, Place(place, key, self.short), walk)

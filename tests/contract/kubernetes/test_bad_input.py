@@ -28,6 +28,13 @@ async def test_a_value_of_the_wrong_type_names_its_field(kube: Client, space: Sp
     answer.refused(400, "BadRequest", 'Deployment in version "v1" cannot be handled as a Deployment', field)
 
 
+@pytest.mark.parametrize("metadata", [{"labels": []}, {"annotations": []}, {"finalizers": {}}, {"ownerReferences": {}}])
+async def test_emptiness_has_a_type(kube: Client, space: Space, metadata: dict[str, object]) -> None:
+    """An empty list is no map, and the other way round."""
+    answer = await kube.post(space.configmaps, configmap("a", **metadata))
+    answer.refused(400, "BadRequest", "json: cannot unmarshal", next(iter(metadata)))
+
+
 async def test_a_quantity_that_is_none(kube: Client, space: Space) -> None:
     """Quantities are parsed by the decoder: 400 with its explanation."""
     body = pod("a")
