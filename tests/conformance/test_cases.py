@@ -1,4 +1,5 @@
-"""Every acceptance case of every file is one test, driven by drivers/<area>.py.
+"""Every acceptance case of every file is one test, driven by drivers/<area>.py, or by drivers/<file>/<area>.py where a
+file's areas have names that another file uses for something else. Such an area is called `<file>/<area>` in the lists.
 
 WARMLOG_CASES names another folder of case files. An area without a driver fails, unless waiting.toml names it.
 Excluded: what the cases mean; that is the drivers' business.
@@ -39,8 +40,15 @@ def cases(folder: pathlib.Path) -> Iterator[Case]:
     if not files:
         raise FileNotFoundError(f"no case files in {folder}")
     for file in files:
+        own = (HERE / "drivers" / module(file.stem)).is_dir()
         for case in json.loads(file.read_text())["cases"]:
-            yield Case(case["area"], case["name"], case["given"], case["expect"])
+            area = f"{file.stem}/{case['area']}" if own else case["area"]
+            yield Case(area, case["name"], case["given"], case["expect"])
+
+
+def module(name: str) -> str:
+    """The name of a module for an area or a file."""
+    return name.replace("-", "_").replace("/", ".")
 
 
 def listed(file: pathlib.Path) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
@@ -57,7 +65,7 @@ CASES = list(cases(FOLDER))
 
 def driver(area: str) -> Any:
     """The driver of an area, or None."""
-    name = f"tests.conformance.drivers.{area}"
+    name = f"tests.conformance.drivers.{module(area)}"
     return importlib.import_module(name) if importlib.util.find_spec(name) else None
 
 
@@ -65,7 +73,7 @@ def found_different(case: Case) -> list[str]:
     """How what happens differs from what the case expects; empty when it does not."""
     drive = driver(case.area)
     if drive is None:
-        return [f"no driver for area {case.area}: write drivers/{case.area}.py, or name the area in waiting.toml"]
+        return [f"no driver for area {case.area}: write drivers/{module(case.area)}.py, or name the area in waiting.toml"]
     compare = getattr(drive, "compare", forms.differences)
     differences: list[str] = compare(case.expect, drive.run(case.given))
     return differences
