@@ -168,12 +168,12 @@ def _document(raw: bytes, corpus: list[Any]) -> bytes:
         if chance.random() < 0.8:
             made = copy.deepcopy(chance.choice(corpus))
             for _ in range(chance.randint(1, 3)):
-                _disturb(made, chance)
+                disturb(made, chance)
             return json.dumps(made).encode()
     return raw
 
 
-def _disturb(document: Any, chance: random.Random) -> None:
+def disturb(document: Any, chance: random.Random) -> None:
     """One value becomes another, or odd, or goes, or moves under another name."""
     places: list[tuple[Any, Any]] = []
 
@@ -309,7 +309,7 @@ NEW: list[Any] = [
     *(
         {**body, "metadata": {**body["metadata"], "name": "new"}}
         for _, body in PRESENT
-        if body.get("kind") != DEFINITION["kind"]
+        if body.get("kind") not in (None, DEFINITION["kind"])
     ),
     crd("new.example.com", *DEFINITION["spec"]["versions"]),
     {**FULL, "metadata": {**FULL["metadata"], "name": "p"}},
