@@ -6,15 +6,17 @@ changed place by place, then added or removed. The patch says nothing about what
 Rules: RFC 6902.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 Op = dict[str, Any]
+_ABSENT: Final = object()
 
 
 def diff(before: Any, after: Any, path: str = "") -> list[Op]:
-    """Operations in the order in which they must be applied."""
-    return list(_diff(before, after, path))
+    """Operations in the order in which they must be applied. What is the very same object on both sides is not read."""
+    found: list[Op] = []
+    _diff(before, after, path, found)
+    return found
 
 
 def pointer(*parts: str | int) -> str:
@@ -51,27 +53,30 @@ def _at(document: Any, path: str) -> Any:
     return document
 
 
-def _diff(before: Any, after: Any, path: str) -> Iterator[Op]:
+def _diff(before: Any, after: Any, path: str, found: list[Op]) -> None:
+    if before is after:
+        return
     if isinstance(before, dict) and isinstance(after, dict):
-        yield from _maps(before, after, path)
+        _maps(before, after, path, found)
     elif isinstance(before, list) and isinstance(after, list):
-        yield from _lists(before, after, path)
+        _lists(before, after, path, found)
     elif before != after or type(before) is not type(after):
-        yield {"op": "replace", "path": path, "value": after}
+        found.append({"op": "replace", "path": path, "value": after})
 
 
-def _maps(before: dict[str, Any], after: dict[str, Any], path: str) -> Iterator[Op]:
+def _maps(before: dict[str, Any], after: dict[str, Any], path: str, found: list[Op]) -> None:
     for key in before:
         if key not in after:
-            yield {"op": "remove", "path": f"{path}/{escape(key)}"}
+            found.append({"op": "remove", "path": f"{path}/{escape(key)}"})
     for key, value in after.items():
-        if key not in before:
-            yield {"op": "add", "path": f"{path}/{escape(key)}", "value": value}
-        else:
-            yield from _diff(before[key], value, f"{path}/{escape(key)}")
+        old = before.get(key, _ABSENT)
+        if old is _ABSENT:
+            found.append({"op": "add", "path": f"{path}/{escape(key)}", "value": value})
+        elif old is not value:
+            _diff(old, value, f"{path}/{escape(key)}", found)
 
 
-def _lists(before: list[Any], after: list[Any], path: str) -> Iterator[Op]:
+def _lists(before: list[Any], after: list[Any], path: str, found: list[Op]) -> None:
     shorter = min(len(before), len(after))
     start = next((at for at in range(shorter) if before[at] != after[at]), shorter)
     end = 0
@@ -80,8 +85,8 @@ def _lists(before: list[Any], after: list[Any], path: str) -> Iterator[Op]:
     old, new = before[start : len(before) - end], after[start : len(after) - end]
     both = min(len(old), len(new))
     for at in range(both):
-        yield from _diff(old[at], new[at], f"{path}/{start + at}")
+        _diff(old[at], new[at], f"{path}/{start + at}", found)
     for at in range(len(old) - 1, both - 1, -1):
-        yield {"op": "remove", "path": f"{path}/{start + at}"}
+        found.append({"op": "remove", "path": f"{path}/{start + at}"})
     for at in range(both, len(new)):
-        yield {"op": "add", "path": f"{path}/{start + at}", "value": new[at]}
+        found.append({"op": "add", "path": f"{path}/{start + at}", "value": new[at]})

@@ -1,12 +1,41 @@
-"""Small edits of a Pod as JSON. Every function changes the part that it is given, in place; callers work on a copy.
+"""Small edits of a Pod as JSON. Every function changes the part that it is given, in place; callers work on `editable`.
 
 Lists keep their order: what exists stays where it is, what is new goes to the end, so that a second pass changes
 nothing.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from handlers.outcome import Object
+
+
+_LISTS: Final = ("args", "command", "env", "volumeMounts")
+
+
+def editable(pod: Object) -> Object:
+    """A Pod that may be edited by the functions here: what they change is copied, everything else is shared. Whatever
+    was not touched is the very same object afterwards, which is how `patches.diff` knows at once."""
+    found = dict(pod)
+    for part in ("metadata", "spec"):
+        if isinstance(given := pod.get(part), dict):
+            found[part] = dict(given)
+    spec = found.get("spec")
+    if not isinstance(spec, dict):
+        return found
+    for field in ("containers", "initContainers", "volumes"):
+        if isinstance(given := spec.get(field), list):
+            spec[field] = [editable_container(one) if field != "volumes" else one for one in given]
+    return found
+
+
+def editable_container(container: Any) -> Any:
+    if not isinstance(container, dict):
+        return container
+    found = dict(container)
+    for field in _LISTS:
+        if isinstance(given := container.get(field), list):
+            found[field] = list(given)
+    return found
 
 
 def containers(pod: Object) -> list[Object]:

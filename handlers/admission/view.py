@@ -3,6 +3,7 @@
 A token is `⟦n⟧`, numbered by first appearance, so equal values stay equal and the view of a Pod is always the same.
 What is on the allow-list of the systems that decide stays readable; user information in URLs never does. The view is
 what the log keeps; the real values stay in the process that answers, which puts them back into the patch (`fill`).
+A view shares with the object whatever needs no token: neither may be changed afterwards.
 
 Tokenised: values of environment, arguments and commands (words inside shell scripts too), annotations, HTTP headers of
 probes, attributes of volumes. Names of flags and of variables stay. managedFields are left out.
@@ -14,6 +15,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from handlers.outcome import Object
 
@@ -40,9 +43,19 @@ _TOKEN: Final = re.compile(r"⟦\d+⟧")
 _LONG_FLAG: Final = re.compile(r"--[A-Za-z][A-Za-z0-9._-]*")
 _SHORT_FLAG: Final = re.compile(r"-[A-Za-z]{1,3}")
 _USERINFO: Final = re.compile(r"(?<=://)[^/?#\s@\"']+(?=@)")
+#: In an object's bytes: something that may be user information, or looks like a token. Escapes of JSON add none of the
+#: characters that end it, so what a string holds is found here too.
+_USERINFO_BYTES: Final = re.compile(rb"://[^/?#\s@\"']+@")
+_TOKEN_BYTES: Final = "⟦".encode()
+_SPACE: Final = re.compile(r"\s")
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 #: Maps of volume sources whose values are free text.
 _ATTRIBUTES: Final = ("volumeAttributes", "options")
+#: Fields of containers in which no command and no header can be.
+_NO_HANDLERS: Final = frozenset(
+    ("name", "image", "imagePullPolicy", "ports", "resources", "volumeMounts", "securityContext", "envFrom",
+     "workingDir", "terminationMessagePath", "terminationMessagePolicy", "restartPolicy", "volumeDevices")
+)  # fmt: skip
 
 
 @dataclass
@@ -56,7 +69,7 @@ class View:
     def fill(self, part: Any) -> Any:
         """A copy of a patch, or of any part, with every token replaced by its value."""
         if isinstance(part, str):
-            return self.token.sub(lambda found: self.values.get(found[0], found[0]), part)
+            return part if "⟦" not in part else self.token.sub(lambda found: self.values.get(found[0], found[0]), part)
         if isinstance(part, dict):
             return {self.fill(key): self.fill(value) for key, value in part.items()}
         if isinstance(part, list | tuple):
@@ -66,13 +79,18 @@ class View:
 
 def view(pod: Object, allow: Allow) -> View:
     """The view of a Pod, or of anything that has Pod-like metadata and spec. The object itself is not changed."""
-    maker = _Maker(allow)
+    maker = _Maker(allow, msgspec.json.encode(pod))
     return View(maker.pod(pod), {token: value for value, token in maker.tokens.items()})
 
 
 class _Maker:
-    def __init__(self, allow: Allow) -> None:
+    """`encoded` are the bytes of the object: two looks at them say of most objects that their strings are plain, and
+    that most parts can be shown as they are."""
+
+    def __init__(self, allow: Allow, encoded: bytes) -> None:
         self.allow = allow
+        self.clean = _TOKEN_BYTES not in encoded and _USERINFO_BYTES.search(encoded) is None
+        self.attributed = any(b'"%b"' % name.encode() in encoded for name in _ATTRIBUTES)
         self.words = COMMON | allow.words
         self.tokens: dict[str, str] = {}
 
@@ -103,7 +121,7 @@ class _Maker:
     def part(self, key: str, value: Any) -> Any:
         if key in _CONTAINERS and isinstance(value, list):
             return [self.container(one) if isinstance(one, dict) else self.plain(one) for one in value]
-        if key == "volumes":
+        if key == "volumes" and (self.attributed or not self.clean):
             return self.deep(value, lambda name, inner: self.attributes(inner) if name in _ATTRIBUTES else None)
         return self.plain(value)
 
@@ -114,6 +132,8 @@ class _Maker:
                 found[key] = [self.variable(one) if isinstance(one, dict) else self.plain(one) for one in value]
             elif key in ("args", "command") and isinstance(value, list):
                 found[key] = self.launch(value)
+            elif self.clean and key in _NO_HANDLERS:
+                found[key] = value
             else:
                 found[key] = self.deep(value, self.handler)
         return found
@@ -127,6 +147,8 @@ class _Maker:
         return None
 
     def variable(self, one: Object) -> Object:
+        if self.clean and not one.get("value"):
+            return one
         found = {key: self.plain(value) for key, value in one.items()}
         if isinstance(value := one.get("value"), str):
             found["value"] = self.readable(value) if one.get("name") in self.allow.env else self.token(value)
@@ -148,7 +170,7 @@ class _Maker:
             if not isinstance(word, str):
                 found.append(self.plain(word))
                 continue
-            found.append(self.word(word, before) if not any(c.isspace() for c in word) else self.script(word, before))
+            found.append(self.script(word, before) if _SPACE.search(word) else self.word(word, before))
             before = word
         return found
 
@@ -167,7 +189,7 @@ class _Maker:
         return "".join(shown)
 
     def word(self, word: str, before: str) -> str:
-        if _TOKEN.search(word):
+        if not self.clean and _TOKEN.search(word):
             return self.token(word)
         if word in self.words or _LONG_FLAG.fullmatch(word) or _SHORT_FLAG.fullmatch(word):
             return word
@@ -179,15 +201,19 @@ class _Maker:
         return self.token(word)
 
     def readable(self, value: str) -> str:
+        if self.clean:
+            return value
         if _TOKEN.search(value):  # a real value that looks like a token must not be taken for one
             return self.token(value)
         return _USERINFO.sub(lambda found: self.token(found[0]), value)
 
     def plain(self, value: Any) -> Any:
-        return self.deep(value, lambda name, inner: None)
+        return value if self.clean else self.deep(value, lambda name, inner: None)
 
     def deep(self, value: Any, special: Callable[[str, Any], Any]) -> Any:
         """A copy, with what `special` makes of a named part where it makes something."""
+        if isinstance(value, str):
+            return value if self.clean else self.readable(value)
         if isinstance(value, dict):
             found = {}
             for key, inner in value.items():
@@ -196,4 +222,4 @@ class _Maker:
             return found
         if isinstance(value, list):
             return [self.deep(one, special) for one in value]
-        return self.readable(value) if isinstance(value, str) else value
+        return value

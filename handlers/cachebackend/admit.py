@@ -45,6 +45,9 @@ ALLOW: Final = Allow(
 OWN: Final = Allow(annotations=frozenset((names.KERNEL_CHECK, names.REQUIRE_KV_EVENTS, names.SKIP_PROBE)))
 
 
+_OBSERVED: Final[Object] = {}
+
+
 class Pods:
     """`mpod.inferencecache.io`."""
 
@@ -69,19 +72,24 @@ class Pods:
 
     def decide(self, question: Question, world: Reader) -> Decision:
         found = world.select(cachebackend.CACHE_BACKENDS, question.namespace)
-        backends = [_named(known.value, known.uid) for _, known in found if known.value is not None]
-        shown = [_shown(one, world) for one in backends]
-        return inject.decide(question.view or {}, shown, self.options)
+        view = question.view or {}
+        labels = (view.get("metadata") or {}).get("labels") or {}
+        backend = inject.selected([_named(known.value, known.uid) for _, known in found if known.value], labels)
+        return inject.decide(view, [] if backend is None else [_shown(backend, world)], self.options)
 
 
 def _named(backend: CacheBackend, uid: str) -> CacheBackend:
+    if backend.metadata.uid == uid:
+        return backend
     return msgspec.structs.replace(backend, metadata=msgspec.structs.replace(backend.metadata, uid=uid))
 
 
 def _shown(backend: CacheBackend, world: Reader) -> CacheBackend:
     """With the status that the world knows: its own last write may be newer than what was observed."""
     key = Key(cachebackend.CACHE_BACKENDS, backend.metadata.namespace, backend.metadata.name)
-    status = world.status(key, msgspec.to_builtins(backend.status))
+    status = world.status(key, _OBSERVED)
+    if status is _OBSERVED:
+        return backend
     return msgspec.structs.replace(backend, status=schema.read(status, cachebackend.CacheBackendStatus))
 
 

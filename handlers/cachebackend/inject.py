@@ -6,7 +6,6 @@ injection are taken off then, because Events and counts believe them.
 Rules: seed 004, pod webhook; spec/inferencecache.md section 6.5 (the order of the steps).
 """
 
-import copy
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -38,11 +37,8 @@ def opts_out(value: str | None) -> bool:
 
 def selected(backends: Sequence[CacheBackend], labels: dict[str, str]) -> CacheBackend | None:
     """The first by name whose labels the Pod all has. An empty selector claims nothing."""
-    for one in sorted(backends, key=lambda backend: backend.metadata.name):
-        wanted = one.spec.labels
-        if wanted and wanted.items() <= labels.items():
-            return one
-    return None
+    claiming = [one for one in backends if (wanted := one.spec.labels) and wanted.items() <= labels.items()]
+    return min(claiming, key=lambda backend: backend.metadata.name, default=None)
 
 
 def decide(view: Object, backends: Sequence[CacheBackend], options: Options) -> Decision:
@@ -54,7 +50,7 @@ def decide(view: Object, backends: Sequence[CacheBackend], options: Options) -> 
     backend = selected(backends, labels)
     if backend is None:
         return _unwired(view, "no-match", "")
-    after = copy.deepcopy(view)
+    after = podedit.editable(view)
     try:
         told = _wire(after, backend, options)
     except Declined as why:
@@ -80,7 +76,7 @@ def _wire(pod: Object, backend: CacheBackend, options: Options) -> list[str]:
     remote = remote_of(backend)
     if remote is not None and remote.binding not in pair.bindings:
         raise Declined("binding", f"{pair} cannot use {spec.remote_storage.provider}" if spec.remote_storage else "")
-    before = copy.deepcopy(engine)
+    before = podedit.editable_container(engine)
     adapter(pod, engine, spec, remote)
     if spec.wiring.engine_overrides is not None:
         overrides.apply(before, engine, spec.wiring.engine_overrides, again=_marked(pod, backend))
@@ -165,14 +161,14 @@ def remote_of(backend: CacheBackend) -> Remote | None:
 
 
 def _skipped(view: Object) -> Decision:
-    after = copy.deepcopy(view)
+    after = podedit.editable(view)
     podedit.unannotate(after, names.INJECTED_BY, names.INJECTED_BY_UID)
     podedit.annotate(after, names.INJECT_SKIPPED, "skip-inject-annotation")
     return _between(view, after, "skip-inject")
 
 
 def _unwired(view: Object, check: str, reason: str) -> Decision:
-    after = copy.deepcopy(view)
+    after = podedit.editable(view)
     podedit.unannotate(after, *MARKS)
     return _between(view, after, check, reason=reason, warnings=(reason,) if reason else ())
 
