@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
-from crds import cachebackend, inferencecache, schema
+from crds import cachebackend, inferencecache, kernelcache, schema
 
 HERE: Final = Path(__file__).parent
 Document = dict[str, Any]
@@ -121,6 +121,134 @@ DEFINITIONS: Final = (
         (_AGE,),
         "A prompt with stable and mutable slots. Reserved: nothing reads it yet.",
     ),
+    Definition(
+        kernelcache.GROUP,
+        "KernelCacheNodeGroup",
+        "kernelcachenodegroups",
+        ("kcng",),
+        kernelcache.NodeGroupSpec,
+        kernelcache.NodeGroupStatus,
+        (
+            Column("Nodes", "integer", ".status.matchedNodes"),
+            Column("Ready", "integer", ".status.readyNodes"),
+            _AGE,
+        ),
+        "Nodes that can prepare and serve kernel caches.",
+        cluster=True,
+    ),
+    Definition(
+        kernelcache.GROUP,
+        "KernelCacheNode",
+        "kernelcachenodes",
+        ("kcn",),
+        kernelcache.NoSpec,
+        kernelcache.NodeStatus,
+        (
+            Column("Ready", "integer", ".status.counts.cachesReady"),
+            Column("Preparing", "integer", ".status.counts.cachesPreparing"),
+            Column("Error", "integer", ".status.counts.cachesError"),
+            Column("Pods-Using", "integer", ".status.counts.totalPodsUsing"),
+            _AGE,
+        ),
+        "What one node has of every kernel cache. Its name is the node's.",
+        cluster=True,
+        spec_required=False,
+    ),
+    Definition(
+        kernelcache.GROUP,
+        "KernelCacheCapture",
+        "kernelcachecaptures",
+        ("kcc",),
+        kernelcache.CaptureSpec,
+        kernelcache.CaptureStatus,
+        (
+            Column("Phase", "string", ".status.phase"),
+            Column("Image", "string", ".status.artifact.imageReference"),
+            _AGE,
+        ),
+        "A session that captures the kernels of a serving workload.",
+    ),
+    Definition(
+        kernelcache.GROUP,
+        "KernelCache",
+        "kernelcaches",
+        ("kc",),
+        kernelcache.CacheSpec,
+        kernelcache.CacheState,
+        (
+            Column("State", "string", ".status.state"),
+            Column("MountType", "string", ".spec.mountType"),
+            Column("Pods-Using", "integer", ".status.usage.totalPodsUsing"),
+            _AGE,
+        ),
+        "A completed OCI artifact of compiled kernels, and the nodes that prepare it.",
+    ),
+    Definition(
+        kvcache.GROUP,
+        "KVCacheBackend",
+        "kvcachebackends",
+        ("kvcb",),
+        kvcache.KVCacheBackendSpec,
+        kvcache.KVCacheBackendStatus,
+        (
+            Column("Type", "string", ".spec.type"),
+            Column("Phase", "string", ".status.phase"),
+            Column("Endpoint", "string", '.status.endpoints[?(@.name=="Client")].address'),
+            _AGE,
+        ),
+        "A Mooncake store that engines share: run here, or somewhere else.",
+        versions=kvcache.VERSIONS,
+        cluster=True,
+    ),
+    Definition(
+        kvcache.GROUP,
+        "KVCachePool",
+        "kvcachepools",
+        ("kvcp",),
+        kvcache.KVCachePoolSpec,
+        kvcache.KVCachePoolStatus,
+        (
+            Column("Total", "string", ".spec.quota.total"),
+            Column("Phase", "string", ".status.phase"),
+            Column("Endpoint", "string", ".status.clientEndpoint"),
+            _AGE,
+        ),
+        "Capacity of one store, shared by namespaces.",
+        versions=kvcache.VERSIONS,
+        cluster=True,
+    ),
+    Definition(
+        kvcache.GROUP,
+        "KVCachePoolBinding",
+        "kvcachepoolbindings",
+        ("kvcpb",),
+        kvcache.KVCachePoolBindingSpec,
+        kvcache.KVCachePoolBindingStatus,
+        (
+            Column("Pool", "string", ".spec.poolRef.name"),
+            Column("Domain", "string", ".spec.domain.name"),
+            Column("Ceiling", "string", ".spec.quota.ceiling"),
+            Column("Phase", "string", ".status.phase"),
+            _AGE,
+        ),
+        "A namespace's share of a pool, and the domain in which its engines reuse blocks.",
+        versions=kvcache.VERSIONS,
+    ),
+    Definition(
+        kvcache.GROUP,
+        "ModelDeployment",
+        "modeldeployments",
+        ("md",),
+        kvcache.ModelDeploymentSpec,
+        kvcache.ModelDeploymentStatus,
+        (
+            Column("Engine", "string", ".spec.engine.name"),
+            Column("Cache", "string", ".spec.kvCache.poolRef.name"),
+            _AGE,
+        ),
+        "A model served by roles of one engine; here only what touches a cache is known.",
+        versions=kvcache.VERSIONS,
+    ),
 )
 
 
@@ -164,6 +292,7 @@ def definition(one: Definition) -> Document:
             "names": {**names, **({"shortNames": list(one.short)} if one.short else {})},
             "scope": "Cluster" if one.cluster else "Namespaced",
             "versions": versions,
+            **({"conversion": {"strategy": "None"}} if len(versions) > 1 else {}),
         },
     }
 
@@ -186,6 +315,8 @@ def struct(given: type[msgspec.Struct]) -> Document:
     fields = list(schema.fields(given))
     if fields:
         found["properties"] = {one.name: _value(one.type, one.of) for one in fields}
+    if getattr(given, "OPEN", False):
+        found["x-kubernetes-preserve-unknown-fields"] = True
     if required := [one.name for one in fields if one.of.required]:
         found["required"] = required
     if rules := getattr(given, "RULES", ()):
@@ -219,7 +350,8 @@ def _shape(hint: Any, said: schema.Is) -> Document:
             return {**found, "x-kubernetes-preserve-unknown-fields": True}
         if said.max_properties != 0:
             found["additionalProperties"] = _value(*schema.unwrap(arguments[1]))
-        return {**found, **({} if said.max_properties is None else {"maxProperties": said.max_properties})}
+        bounds = {"minProperties": said.min_properties, "maxProperties": said.max_properties}
+        return {**found, **{name: value for name, value in bounds.items() if value is not None}}
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return struct(hint)
     return _scalar(hint, said)
@@ -230,6 +362,10 @@ def _list(item: Any, said: schema.Is) -> Document:
     found: Document = {"type": "array", "items": items or _value(*schema.unwrap(item))}
     if said.min_items is not None:
         found["minItems"] = said.min_items
+    if said.max_items is not None:
+        found["maxItems"] = said.max_items
+    if said.atomic:
+        found["x-kubernetes-list-type"] = "atomic"
     if said.map_keys:
         found |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(said.map_keys)}
     return found
@@ -243,7 +379,10 @@ def _scalar(hint: Any, said: schema.Is) -> Document:
         found["pattern"] = said.pattern
     if said.format and said.format != "duration":  # Go's durations are no format that the API server knows
         found["format"] = said.format
-    for name, value in (("minimum", said.minimum), ("maximum", said.maximum), ("minLength", said.min_length)):
+    for name, value in (
+        ("minimum", said.minimum), ("maximum", said.maximum), ("minLength", said.min_length),
+        ("maxLength", said.max_length),
+    ):  # fmt: skip
         if value is not None:
             found[name] = value
     return found

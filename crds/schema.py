@@ -34,11 +34,15 @@ class Is(msgspec.Struct, frozen=True, kw_only=True):
     minimum: int | None = None
     maximum: int | None = None
     min_length: int | None = None
+    max_length: int | None = None
     min_items: int | None = None
+    max_items: int | None = None
+    min_properties: int | None = None
     max_properties: int | None = None
     pattern: str = ""
     format: str = ""  # quantity (number or string), duration, date-time, int32, int64
     map_keys: tuple[str, ...] = ()  # a list of objects that is a map by these fields
+    atomic: bool = False  # a list that is replaced as a whole
     free: bool = False  # anything below is kept as it is
     rules: tuple[Rule, ...] = ()
 
@@ -105,7 +109,10 @@ def violations(value: Any, struct: type[msgspec.Struct], at: str = "") -> list[P
     if not isinstance(value, Mapping):
         return [_wrong(at, "object", value)]
     known = {one.name: one for one in fields(struct)}
-    found = [Problem("Unknown", _below(at, name), "no field of this kind", name) for name in value if name not in known]
+    strange = () if getattr(struct, "OPEN", False) else value  # of an open Struct we know a part only
+    found = [
+        Problem("Unknown", _below(at, name), "no field of this kind", name) for name in strange if name not in known
+    ]
     for name, one in known.items():
         here = _below(at, name)
         if value.get(name) is None:
@@ -147,6 +154,8 @@ def _list(value: Any, hint: Any, said: Is, at: str) -> list[Problem]:
     found = []
     if said.min_items is not None and len(value) < said.min_items:
         found.append(Problem("Invalid", at, f"should have at least {said.min_items} items", value))
+    if said.max_items is not None and len(value) > said.max_items:
+        found.append(Problem("TooMany", at, f"must have at most {said.max_items} items", len(value)))
     inner, below = unwrap(hint)
     for number, one in enumerate(value):
         found += _field(one, inner, below, f"{at}[{number}]")
@@ -156,6 +165,8 @@ def _list(value: Any, hint: Any, said: Is, at: str) -> list[Problem]:
 def _map(value: Any, hint: Any, said: Is, at: str) -> list[Problem]:
     if not isinstance(value, Mapping):
         return [_wrong(at, "object", value)]
+    if said.min_properties is not None and len(value) < said.min_properties:
+        return [Problem("Invalid", at, f"should have at least {said.min_properties} properties", value)]
     if said.max_properties is not None and len(value) > said.max_properties:
         return [Problem("Invalid", at, f"should have at most {said.max_properties} properties", value)]
     inner, below = unwrap(hint)
@@ -172,8 +183,15 @@ def _bounds(value: Any, said: Is, at: str) -> Iterator[Problem]:
         yield Problem("Invalid", at, f"should be less than or equal to {said.maximum}", value)
     if said.min_length is not None and len(value) < said.min_length:
         yield Problem("Invalid", at, f"should be at least {said.min_length} chars long", value)
-    if said.pattern and not re.search(said.pattern, value):
+    if said.max_length is not None and len(value) > said.max_length:
+        yield Problem("TooLong", at, f"may not be more than {said.max_length} chars long", value)
+    if said.pattern and not _matches(said.pattern, value):
         yield Problem("Invalid", at, f"should match {said.pattern}", value)
+
+
+def _matches(pattern: str, value: str) -> bool:
+    """As RE2 has it: `$` is the very end, not the place before a last newline."""
+    return re.search(pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern, value) is not None
 
 
 def _wrong(at: str, wanted: str, value: Any) -> Problem:
