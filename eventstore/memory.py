@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from eventstore import envelope, facts, incarnation, store
+from eventstore import envelope, facts, incarnation, shedding, store
 
 Clock = Callable[[], int]
 _CREATED = "2026-01-01T00:00:00Z"
@@ -169,10 +169,13 @@ class MemoryStore:
         self._known: store.Position | None = None
         self._lost: store.Regressed | None = None
         self._reader = _Reader(self.log, store.Stored)
+        self.gate = shedding.Gate(name)
 
     async def append(self, event: envelope.Envelope, *, expected: int | None = None) -> store.Appended:
         body = facts.encode(event)
         facts.check(event, len(body))
+        self.gate.learn(self.log.bytes, self.log.max_bytes or 0)
+        self.gate.admit(event)
         if self._known is not None:
             try:
                 self.log.verify(self._known)
@@ -203,6 +206,10 @@ class MemoryStore:
         if not facts.same(event, stored.body):
             raise facts.alarm(event, stored.sequence)
         return store.Appended(stored.sequence, True)
+
+    async def get(self, sequence: int) -> store.Stored | None:
+        at = sequence - self.log.first
+        return _public(self.log.messages[at]) if 0 <= at < len(self.log.messages) else None
 
     async def last(self, subject: str) -> store.Stored | None:
         return _public(self.log.last_of(subject))

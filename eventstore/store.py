@@ -7,6 +7,7 @@
     StoreError
     ├── Unavailable        try again later: no server, no leader, a deadline passed (the append may be stored)
     ├── StreamFull         the stream refuses more; an operator has to act
+    │   └── Shed           it is nearly full, and keeps what is left for events worth more (shedding)
     ├── Regressed          the stream lost its end, or is another one: fold again from its start
     └── Refused            never try again as it is
         ├── Conflict       another event was appended to the subject first
@@ -33,6 +34,9 @@ class Unavailable(StoreError): ...
 
 
 class StreamFull(StoreError): ...
+
+
+class Shed(StreamFull): ...
 
 
 class Regressed(StoreError):
@@ -111,6 +115,10 @@ class EventStore(Protocol):
         the event's subject (0 = none). Raises any StoreError above; after Unavailable the same event may be given
         again and is stored once. Regressed is raised only to who gives an expectation: it comes from a world that is
         gone."""
+        ...
+
+    async def get(self, sequence: int) -> Stored | None:
+        """The event of this sequence; None when it is not there (yet, or any more)."""
         ...
 
     async def last(self, subject: str) -> Stored | None: ...

@@ -15,6 +15,8 @@ from eventstore import envelope, subjects
 
 CONTROL_LOG: Final = "WARMLOG"
 KV_LOG: Final = "WARMLOG_KV"
+SNAPSHOTS: Final = "WARMLOG_SNAP"
+DEAD_LETTERS: Final = "WARMLOG_DEAD"
 
 _SECOND: Final = 1_000_000_000  # JetStream durations are nanoseconds
 _DAY: Final = 86_400.0
@@ -92,4 +94,37 @@ def kv_log(*, max_age: float = _DAY, max_bytes: int = _GIB, replicas: int = 1) -
         deny_purge=False,
         replicas=replicas,
         any_persist_mode=True,
+    )
+
+
+def snapshots(*, max_age: float = 31 * _DAY, max_bytes: int = _GIB, replicas: int = 1) -> Stream:
+    """WARMLOG_SNAP: keyframes of the world. They outlive the events that follow them by a day; when room runs out the
+    oldest go first."""
+    return Stream(
+        name=SNAPSHOTS,
+        subjects=(subjects.SNAPSHOTS,),
+        discard="old",
+        max_age=max_age,
+        max_bytes=max_bytes,
+        max_msg_size=envelope.MAX_BYTES + _HEADROOM,
+        duplicate_window=600.0,
+        deny_delete=True,
+        deny_purge=True,
+        replicas=replicas,
+    )
+
+
+def dead_letters(*, max_age: float = 90 * _DAY, max_bytes: int = 64 << 20, replicas: int = 1) -> Stream:
+    """WARMLOG_DEAD: events that the fold passed over, with the reason. For people; nothing reads it to decide."""
+    return Stream(
+        name=DEAD_LETTERS,
+        subjects=(subjects.DEAD_LETTERS,),
+        discard="old",
+        max_age=max_age,
+        max_bytes=max_bytes,
+        max_msg_size=2 * envelope.MAX_BYTES,
+        duplicate_window=600.0,
+        deny_delete=True,
+        deny_purge=True,
+        replicas=replicas,
     )

@@ -106,6 +106,23 @@ LEADER = "wl.leader"
 CONTROL_LOG = "wl.>"
 
 
+# Beside it -----------------------------------------------------------------------------------------------------------
+
+SNAP_HEAD = "wlsnap.head"
+SNAPSHOTS = "wlsnap.>"
+DEAD_LETTERS = "wldead.>"
+
+
+def snap_subject(sequence: int) -> str:
+    """The pieces of the keyframe of one position."""
+    return join("wlsnap", "chunk", str(sequence))
+
+
+def dead_subject(stream: str, incarnation: str, sequence: int) -> str:
+    """One subject for each event that a fold passed over, so that it is reported once."""
+    return join("wldead", escape(stream), escape(incarnation), str(sequence))
+
+
 # What engines hold ---------------------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ import msgspec
 import structlog
 import xxhash
 
-from eventstore import envelope, events, store, subjects
+from eventstore import envelope, events, shedding, store, subjects
 from handlers.prefixindex import outcomes
 from warmlog import told
 
@@ -52,6 +52,7 @@ class Chronicle:
         self.told: dict[tuple[str, str], told.Replica] = {}
         self.appended = 0
         self.dropped = 0
+        self.shed = 0  # given up because the log is nearly full; the next one of its kind says the same
         self.told_by_others = 0  # found told when their turn came
         self._newest: dict[str, told.Newest] = {}  # subject of a moment or a summary
         self._last: dict[str, int] = {}  # subject -> sequence of its newest event
@@ -193,6 +194,9 @@ class Chronicle:
             try:
                 appended = await self._store.append(event, expected=expected)
             except (store.Unavailable, store.StreamFull) as error:
+                if isinstance(error, store.StreamFull) and shedding.worth(event) is shedding.Worth.FIRST:
+                    self.shed += 1
+                    return
                 log.warning("the control log takes no event now", reason=str(error), waiting=self.waiting)
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, 5.0)

@@ -9,10 +9,11 @@ Rules: design.md section 2; JS-01.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from typing import Self
 
-from eventstore import envelope, store, streams
+from eventstore import envelope, shedding, store, streams
 from eventstore.jetstream import api, appender, connect, publisher, reader, stream
 
 
@@ -40,6 +41,7 @@ class JetStreamStore:
         self._lost: store.Regressed | None = None  # until somebody who relied on it was told
         self._life = 0  # of the connection, when that was last looked for in the stream
         self._checking = asyncio.Lock()
+        self.gate = shedding.Gate(name)
 
     @classmethod
     async def open(
@@ -56,12 +58,23 @@ class JetStreamStore:
         if self._lost is not None and expected is not None:
             lost, self._lost = self._lost, None
             raise lost
+        await self._shed(event)
         appended = await self.appender.append(event, expected=expected)
         if appended.sequence > self._highest:
             self._highest = appended.sequence
         elif not appended.duplicate:
             self._life = 0  # numbers count up within an incarnation: look before the next append
         return appended
+
+    async def _shed(self, event: envelope.Envelope) -> None:
+        """Raises Shed. What the reserve is kept for never waits for a look."""
+        if shedding.worth(event) is shedding.Worth.RESERVE:
+            return
+        if self.gate.stale():
+            with contextlib.suppress(store.Unavailable, store.Misconfigured):  # the append says so itself
+                self.gate.learn(*await stream.room(self.connection, self.name))
+        self.gate.admit(event)
+        self.gate.appended(len(event.data))
 
     async def _check(self) -> None:
         """After a connect: what was acknowledged is still there, or its loss is known."""
@@ -80,6 +93,9 @@ class JetStreamStore:
             except store.Regressed as lost:
                 self._incarnation, self._highest, self._lost = lost.found.incarnation, 0, lost
             self._life = life
+
+    async def get(self, sequence: int) -> store.Stored | None:
+        return _stored(await api.message(self.connection, self.name, {"seq": sequence})) if sequence > 0 else None
 
     async def last(self, subject: str) -> store.Stored | None:
         return _stored(await api.message(self.connection, self.name, {"last_by_subj": subject}))

@@ -35,6 +35,16 @@ async def extent(connection: connect.Connection, stream: str) -> store.Extent:
     return extent_of(info)
 
 
+async def room(connection: connect.Connection, stream: str) -> tuple[int, int]:
+    """Bytes that are used, and that there are at most: 0 where it is unlimited or makes room by itself."""
+    info = await api.stream_info(connection, stream)
+    if info is None:
+        raise api.missing(stream)
+    config = info["config"]
+    limited = config.get("discard") == "new" and config.get("max_bytes", -1) > 0
+    return info["state"]["bytes"], config["max_bytes"] if limited else 0
+
+
 async def verify(connection: connect.Connection, stream: str, known: store.Position) -> store.Extent:
     """The extent, when it still covers `known`. Else raise the counter, unless that was done, and raise Regressed."""
     found = await extent(connection, stream)

@@ -7,17 +7,14 @@ Rules: design.md section 2 ("Fold is total", the table of types).
 
 import functools
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from eventstore import events, store, subjects
 from handlers.outcome import Key
-from handlers.world import kinds
+from handlers.world import kinds, marks, pruning
 from handlers.world.state import Applied, Known, Listed, Replica, Skipped, World
-
-#: The newest of these are kept; how many there were is told by the position of each.
-KEPT_SKIPPED: Final = 1000
 
 
 def fold(world: World, stored: store.Stored, *, incarnation: str) -> events.Decoded | None:
@@ -36,9 +33,12 @@ def fold(world: World, stored: store.Stored, *, incarnation: str) -> events.Deco
         change()
     else:
         kind = decoded.envelope.type if isinstance(decoded, events.Decoded) else decoded.type
-        world.skipped = [*world.skipped[-KEPT_SKIPPED + 1 :], Skipped(stored.sequence, kind, reason)]
+        world.skipped.append(Skipped(stored.sequence, kind, reason))
     world.incarnation, world.sequence = incarnation, stored.sequence
     world.now_ns = max(world.now_ns, stored.time_ns)
+    if marks.due(world):
+        pruning.silent_replicas(world)
+        marks.take(world)
     return decoded if isinstance(decoded, events.Decoded) and change is not None else None
 
 
@@ -51,8 +51,7 @@ def _change(world: World, event: events.Decoded) -> Callable[[], None]:
         case events.ObjectGone() as gone:
             return _gone(world, stored, gone)
         case events.KindListed() as listed:
-            kind = _tokens(stored.subject, 3)[2]
-            return _set(world.listed, kind, Listed(stored.sequence, listed.shape, listed.count))
+            return _listed(world, _tokens(stored.subject, 3)[2], Listed(stored.sequence, listed.shape, listed.count))
         case events.WatchContact():
             return lambda: setattr(world, "contact_ns", stored.time_ns)
         case events.LeaderElected() as elected:
@@ -86,6 +85,14 @@ def _tokens(subject: str, count: int) -> list[str]:
 def _key(subject: str) -> Key:
     _, _, kind, namespace, name = _tokens(subject, 5)
     return Key(kind, namespace, name)
+
+
+def _listed(world: World, kind: str, listed: Listed) -> Callable[[], None]:
+    def change() -> None:
+        world.listed[kind] = listed
+        pruning.unseen_writes(world, kind)
+
+    return change
 
 
 def _seen(world: World, stored: store.Stored, seen: events.ObjectSeen) -> Callable[[], None]:
@@ -148,13 +155,14 @@ def _observed(world: World, stored: store.Stored, observed: events.ReplicaObserv
         model=observed.model,
         scheme=observed.scheme,
         uid=observed.uid,
-        state=observed.edge,
+        state=old.state if old is not None and observed.edge == "statistics" else observed.edge,
         sequence=stored.sequence,
         first_event_ns=first or (stored.time_ns if observed.edge == "first-event" else 0),
         last_event_ns=_last_event(old if same else None, stored.time_ns, observed),
         blocks=observed.blocks,
         hit_rate=old.hit_rate if old is not None and same else 0.0,
         statistics=observed.statistics or (old.statistics if old is not None and same else {}),
+        time_ns=stored.time_ns,
     )
     return _set(world.replicas, name, new)
 
@@ -177,6 +185,7 @@ def _summarised(world: World, stored: store.Stored, summary: events.IndexSummari
                 blocks=one.blocks,
                 hit_rate=one.hit_rate,
                 sequence=stored.sequence,
+                time_ns=stored.time_ns,
             )
     return lambda: world.replicas.update(found)
 
@@ -184,7 +193,9 @@ def _summarised(world: World, stored: store.Stored, summary: events.IndexSummari
 def _applied(world: World, stored: store.Stored, effect: events.EffectApplied) -> Callable[[], None]:
     key = Key(effect.kind, effect.namespace, effect.name)
     if effect.verb == "event":
-        return lambda: world.told.setdefault(effect.key, {}).__setitem__(effect.name, stored.sequence)
+        return functools.partial(pruning.remember_told, world, effect.key, effect.name, stored.sequence)
+    if effect.verb == "delete" or pruning.is_late(world, key, effect.verb):
+        return functools.partial(_drop, world.applied, key)
     status = effect.body.get("status", {}) if effect.verb == "status" else None
     old = world.applied.get(key)
     if status is None and old is not None and old.uid == effect.uid:

@@ -6,12 +6,16 @@ the world is kept and compared (keyframe). Only `fold` writes; everything else s
 Rules: design.md section 2.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from handlers.outcome import Key, Object
+
+#: The newest of these are kept; how many there were is told by the position of each.
+KEPT_SKIPPED: Final = 1000
 
 
 class Known(msgspec.Struct, frozen=True, gc=False):
@@ -64,6 +68,7 @@ class Replica(msgspec.Struct, frozen=True, gc=False):
     blocks: int = 0
     hit_rate: float = 0.0
     statistics: dict[str, float] = {}
+    time_ns: int = 0  # of the newest edge or summary
 
 
 class Skipped(msgspec.Struct, frozen=True, gc=False):
@@ -90,7 +95,9 @@ class World:
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
     epoch: int = 0
     leader: str = ""
-    skipped: list[Skipped] = field(default_factory=list)
+    skipped: deque[Skipped] = field(default_factory=lambda: deque(maxlen=KEPT_SKIPPED))
+    marked: int = 0  # sequence of the newest mark: where every fold of this log takes its keyframe
+    marked_ns: int = 0  # its time; that of the first event while there is no mark yet
 
     def find(self, key: Key) -> Known | None:
         return self.objects.get(key.kind, {}).get(key.namespace, {}).get(key.name)

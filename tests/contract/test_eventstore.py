@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventstore import envelope, store
+from eventstore import envelope, events, store
 from tests.support import natsserver
 from tests.support.eventstores import SHORT, JetStream, Memory, everything, follow, insist, moment
 
@@ -182,6 +182,48 @@ async def test_a_full_log_refuses_with_a_line_for_the_operator_and_keeps_its_pas
     found = await everything(log)
     assert found[0].sequence == 1
     assert len(found) > 10
+
+
+def gone(number: int) -> envelope.Envelope:
+    data = events.ObjectGone(uid="u", resource_version=str(number) + "x" * 500)
+    return events.event(data, id=f"gone:{number}", source="/t", subject="wl.object.pods.a.b", time_ns=1, actor="t")
+
+
+def settings(number: int) -> envelope.Envelope:
+    data = events.SettingsSeen(role="server", instance="i", version="1", settings={"a": "x" * 500})
+    return events.event(data, id=f"seen:{number}", source="/t", subject="wl.settings.a", time_ns=1, actor="t")
+
+
+async def filled(log: Any, make: Any) -> tuple[int, store.StreamFull]:
+    """How many were taken, and why no more."""
+    for number in range(100):
+        try:
+            await log.append(make(number))
+        except store.StreamFull as error:
+            return number, error
+    raise AssertionError("the log took everything")
+
+
+async def test_a_nearly_full_log_sheds_by_class_and_keeps_a_reserve(bench: Any) -> None:
+    log = await bench.store(max_bytes=60_000)
+    moments, why = await filled(log, lambda number: moment(number, text="x" * 500))
+    assert isinstance(why, store.Shed)
+    others, why = await filled(log, settings)
+    assert isinstance(why, store.Shed)
+    reserve, why = await filled(log, gone)
+    assert not isinstance(why, store.Shed)
+    assert moments > others > 0
+    assert reserve > 0
+    assert "nats stream edit" in str(why) or bench.name == "memory"
+
+
+async def test_an_event_is_found_by_its_sequence(bench: Any) -> None:
+    log = await bench.store()
+    await log.append(moment(1))
+    await log.append(moment(2))
+    found = await log.get(2)
+    assert found == (await everything(log))[1]
+    assert [await log.get(number) for number in (0, 3)] == [None, None]
 
 
 async def test_following_yields_an_empty_list_whenever_it_has_caught_up(bench: Any) -> None:
