@@ -59,7 +59,7 @@ class Dynamo:
         workers = ",".join(f"{replica}=tcp://127.0.0.1:{port}" for replica, port in enumerate(ports))
         words = ["-m", "dynamo.indexer", f"--block-size={history.BLOCK}", f"--port={self.port}"]
         words += [f"--threads={self._threads}", f"--workers={workers}", f"--model-name={MODEL}"]
-        self.server = [(await self._rig.spawn(f"dynamo-{self._threads}", words)).pid]
+        self.server = [(await self._rig.start_python(f"dynamo-{self._threads}", words)).pid]
 
     def json(self, tokens: list[int]) -> bytes:
         return client.post("/query", json.dumps({"token_ids": tokens, "model_name": MODEL}).encode())
@@ -120,7 +120,7 @@ class Rig(lab.Lab):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
 
-    async def spawn(self, name: str, words: list[str]) -> lab.Process:
+    async def start_python(self, name: str, words: list[str]) -> lab.Process:
         return await self._spawn(name, words)
 
     async def start_feed(self, words: list[str]) -> asyncio.subprocess.Process:
