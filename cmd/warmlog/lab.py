@@ -2,18 +2,16 @@
 
 Each is a process of its own on free loopback ports and writes to <dir>/logs/<name>.log; a process that ends before it
 was ready is one error with the last lines of its log. Everything is stopped by pid, in the reverse order of starting.
-Not here: what is done with them.
+Not here: what is done with them; Kubernetes and the roles that need it (labkube).
 """
 
 import asyncio
 import contextlib
 import os
 import secrets
-import signal
-import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,14 +19,14 @@ import aiohttp
 import msgspec
 
 from warmlog import natsserver
+from warmlog.children import PATIENCE, LabError, Process, free_port
 
-PATIENCE: Final = 20.0  # seconds for a process to become ready
+__all__ = ["ENGINES", "MODEL", "TENANT", "EngineSpec", "Lab", "LabError", "Process", "free_port"]
+
 MODEL: Final = "demo-model"
 TENANT: Final = "team-a"
-
-
-class LabError(Exception):
-    """One line: which process, what it said last."""
+#: What streams may hold; every role that may make them is told the same.
+ROOM: Final = ("--log-max-bytes=256Mi", "--kv-max-bytes=512Mi")
 
 
 class EngineSpec(msgspec.Struct, frozen=True):
@@ -50,6 +48,11 @@ ENGINES: Final = (
 )
 
 
+def python(module: str, *words: str) -> list[str]:
+    """The command line of a module of ours."""
+    return [sys.executable, "-m", module, *words]
+
+
 class EngineAddress(msgspec.Struct, frozen=True):
     """What an engine prints when it is ready."""
 
@@ -65,56 +68,6 @@ class ServerAddress(msgspec.Struct, frozen=True):
     admin: str
 
 
-class Process:
-    """A child process with its log file."""
-
-    def __init__(self, name: str, child: asyncio.subprocess.Process, log: Path) -> None:
-        self.name, self.child, self.log = name, child, log
-
-    @property
-    def pid(self) -> int:
-        return self.child.pid
-
-    @property
-    def running(self) -> bool:
-        return self.child.returncode is None
-
-    def abandon(self) -> None:
-        """Nobody will wait for it any more: it must not outlive us."""
-        if self.running:
-            self.child.kill()
-
-    async def kill(self) -> None:
-        """kill -9, as a crash would."""
-        if self.running:
-            self.child.kill()
-        await self.child.wait()
-
-    async def stop(self, patience: float = 6.0) -> int:
-        """SIGTERM, and SIGKILL when that is not enough. The exit status."""
-        if self.running:
-            self.child.send_signal(signal.SIGTERM)
-            try:
-                async with asyncio.timeout(patience):
-                    return await self.child.wait()
-            except TimeoutError:
-                self.child.kill()
-        return await self.child.wait()
-
-    def last_words(self, lines: int = 4) -> str:
-        try:
-            return " | ".join(self.log.read_text(errors="replace").strip().splitlines()[-lines:]) or "(nothing)"
-        except OSError:
-            return "(no log)"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 class Lab:
     """Starts and stops the processes. Use as `async with Lab(directory) as lab`."""
 
@@ -124,6 +77,8 @@ class Lab:
         self.processes: dict[str, Process] = {}
         self.nats: natsserver.NatsServer | None = None
         self.engines: dict[str, EngineAddress] = {}
+        self.replicas: dict[str, str] = {}  # engine -> the Pod that it stands for; its own name where there is none
+        self.summary_interval = "30s"
         self.lookup = self.admin = ""  # of the server that is called "server"
         self.servers: dict[str, ServerAddress] = {}
         self._http: aiohttp.ClientSession | None = None
@@ -181,12 +136,9 @@ class Lab:
             f"--http={before.http.removeprefix('http://') if before else '127.0.0.1:0'}",
         ]
         process = await self._spawn(spec.name, ["-m", "enginesim.cli", *words], read_stdout=True)
-        assert process.child.stdout is not None
         try:
-            async with asyncio.timeout(PATIENCE):
-                line = await process.child.stdout.readline()
-            address = msgspec.json.decode(line, type=EngineAddress)
-        except (TimeoutError, msgspec.MsgspecError) as error:
+            address = msgspec.json.decode(await process.first_line(PATIENCE), type=EngineAddress)
+        except msgspec.MsgspecError as error:
             raise LabError(f"{spec.name} did not start: {process.last_words()}") from error
         self.engines[spec.name] = address
         return address
@@ -197,7 +149,7 @@ class Lab:
             f"--engine-endpoint={address.events}",
             f"--replay-endpoint={address.replay or ''}",
             f"--engine-metrics-url={address.http}/metrics",
-            f"--replica-id={spec.name}",
+            f"--replica-id={self.replicas.get(spec.name, spec.name)}",
             f"--tenant-id={TENANT}",
             f"--model-id={MODEL}",
             f"--hash-scheme={spec.scheme}",
@@ -225,8 +177,8 @@ class Lab:
             "--insecure-disable-auth",
             f"--instance={name}",
             "--moment-interval=1s",
-            "--log-max-bytes=256Mi",
-            "--kv-max-bytes=512Mi",
+            f"--summary-interval={self.summary_interval}",
+            *ROOM,
             *([f"--policies={policies}"] if policies else []),
         ]
         process = await self._spawn(name, ["-m", "warmlog", "server", *words])
@@ -280,10 +232,13 @@ class Lab:
         return time.monotonic() - started
 
     async def _spawn(self, name: str, words: list[str], *, read_stdout: bool = False) -> Process:
+        return await self.spawn(name, [sys.executable, *words], read_stdout=read_stdout)
+
+    async def spawn(self, name: str, words: Sequence[str], *, read_stdout: bool = False) -> Process:
+        """Start a program. Its output goes to its log; with `read_stdout` only its errors do."""
         log = self.directory / "logs" / f"{name}.log"
         with log.open("ab") as out:
             child = await asyncio.create_subprocess_exec(
-                sys.executable,
                 *words,
                 stdout=asyncio.subprocess.PIPE if read_stdout else out,
                 stderr=out,

@@ -1,0 +1,75 @@
+"""Child processes of a laptop with their log files, and the loopback ports that they get.
+
+They are ended by their own pid, in order (SIGTERM, then SIGKILL) or as a crash would (SIGKILL).
+"""
+
+import asyncio
+import signal
+import socket
+from pathlib import Path
+from typing import Final
+
+PATIENCE: Final = 20.0  # seconds for a process to become ready
+
+
+class LabError(Exception):
+    """One line: which process, what it said last."""
+
+
+class Process:
+    """A child process with its log file."""
+
+    def __init__(self, name: str, child: asyncio.subprocess.Process, log: Path) -> None:
+        self.name, self.child, self.log = name, child, log
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
+    @property
+    def running(self) -> bool:
+        return self.child.returncode is None
+
+    def abandon(self) -> None:
+        """Nobody will wait for it any more: it must not outlive us."""
+        if self.running:
+            self.child.kill()
+
+    async def kill(self) -> None:
+        """kill -9, as a crash would."""
+        if self.running:
+            self.child.kill()
+        await self.child.wait()
+
+    async def stop(self, patience: float = 6.0) -> int:
+        """SIGTERM, and SIGKILL when that is not enough. The exit status."""
+        if self.running:
+            self.child.send_signal(signal.SIGTERM)
+            try:
+                async with asyncio.timeout(patience):
+                    return await self.child.wait()
+            except TimeoutError:
+                self.child.kill()
+        return await self.child.wait()
+
+    async def first_line(self, patience: float) -> bytes:
+        """What a program says when it is ready; empty when it ends before, or says nothing in time."""
+        assert self.child.stdout is not None, "its standard output was not asked for"
+        try:
+            async with asyncio.timeout(patience):
+                return await self.child.stdout.readline()
+        except TimeoutError:
+            return b""
+
+    def last_words(self, lines: int = 4) -> str:
+        try:
+            return " | ".join(self.log.read_text(errors="replace").strip().splitlines()[-lines:]) or "(nothing)"
+        except OSError:
+            return "(no log)"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

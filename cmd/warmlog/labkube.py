@@ -1,0 +1,175 @@
+"""Kubernetes on the laptop: an API server, the CRDs and webhook configurations in it, a controller and a webhook.
+
+`devkube` is our in-memory server with simulated nodes; `assets` is a real kube-apiserver where KUBEBUILDER_ASSETS names
+one (no nodes there, so Pods stay Pending). The roles are processes of their own and reach it as they reach any cluster.
+"""
+
+import contextlib
+import signal
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+
+import aiohttp
+import msgspec
+import yaml
+
+from crds import render
+from handlers.effects.cluster import ClusterError
+from handlers.outcome import Key, Object
+from subscribers.kubernetes.client import Client
+from subscribers.kubernetes.objects import Objects
+from warmlog import kubeassets, kubectl, lab
+from warmlog.children import PATIENCE, LabError, Process, free_port
+
+Choice = Literal["devkube", "assets", "none"]
+NAMESPACE: Final = "inference-cache-system"
+SERVICE: Final = "warmlog-webhook"
+HOOKS: Final = (
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+    "validatingwebhookconfigurations.admissionregistration.k8s.io",
+)
+
+
+class Server(Protocol):
+    """One of the two API servers."""
+
+    kubeconfig: Path
+    url: str
+
+    async def start(self) -> None: ...
+    async def away(self) -> None: ...
+    async def back(self) -> None: ...
+
+
+class DevKube:
+    """`away` cuts every connection and closes the port; what it knows stays, as etcd does when an apiserver dies."""
+
+    def __init__(self, laboratory: lab.Lab, directory: Path, webhook: str) -> None:
+        self.lab, self.directory, self.webhook = laboratory, directory, webhook
+        self.kubeconfig, self.url = directory / "kubeconfig", ""
+
+    async def start(self) -> None:
+        service = f"{NAMESPACE}/{SERVICE}={self.webhook}"
+        words = ["--port=0", f"--directory={self.directory}", "--simulate", "--pull-seconds=0"]
+        process = await self.lab.spawn(
+            "devkube", lab.python("warmlog.kubehost", *words, f"--webhook-service={service}"), read_stdout=True
+        )
+        line = await process.first_line(PATIENCE)
+        try:
+            self.url = msgspec.json.decode(line)["url"]
+        except (msgspec.MsgspecError, KeyError, TypeError):
+            raise LabError(f"devkube did not start: {process.last_words()}; pip install 'warmlog[dev]'") from None
+
+    async def away(self) -> None:
+        self.lab.processes["devkube"].child.send_signal(signal.SIGUSR1)
+
+    async def back(self) -> None:
+        self.lab.processes["devkube"].child.send_signal(signal.SIGUSR2)
+
+
+class Kube:
+    """The cluster of one lab. `objects` reads and writes it as the administrator."""
+
+    def __init__(self, laboratory: lab.Lab, choice: Choice) -> None:
+        self.lab, self.choice = laboratory, choice
+        self.reviews = f"127.0.0.1:{free_port()}"
+        directory = laboratory.directory / "kubernetes"
+        self.server: Server = (
+            DevKube(laboratory, directory, self.reviews)
+            if choice == "devkube"
+            else kubeassets.Assets(laboratory, directory)
+        )
+        self.health = {"controller": f"127.0.0.1:{free_port()}", "webhook": f"127.0.0.1:{free_port()}"}
+        self._client: Client | None = None
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.server.kubeconfig
+
+    @property
+    def objects(self) -> Objects:
+        assert self._client is not None, "start it first"
+        return Objects(self._client)
+
+    async def start(self) -> kubectl.Tool:
+        await self.server.start()
+        self._client = await Client.open(kubeconfig=str(self.kubeconfig))
+        return kubectl.tool(self.kubeconfig, self.lab.directory, self._client)
+
+    async def install(self, tool: kubectl.Tool) -> list[str]:
+        """CRDs, namespaces, webhook configurations; a line per object."""
+        names = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": one}} for one in (NAMESPACE, lab.TENANT)
+        ]
+        return await tool.apply(*names, *map(render.definition, render.DEFINITIONS), *self._hooks())
+
+    def _hooks(self) -> list[Object]:
+        """A real server on this machine knows no Services: it is told the address instead."""
+        found = [one for one in yaml.safe_load_all(manifests().joinpath("webhooks.yaml").read_text()) if one]
+        if self.choice == "assets":
+            for hook in (hook for one in found for hook in one["webhooks"]):
+                path = hook["clientConfig"].pop("service")["path"]
+                hook["clientConfig"]["url"] = f"https://{self.reviews}{path}"
+        return found
+
+    async def start_roles(self) -> None:
+        """Both ready: the controller leads, the API server trusts the webhook's certificate."""
+        shared = [
+            f"--kubeconfig={self.kubeconfig}",
+            f"--nats={self.lab.nats_url}",
+            f"--nats-token-file={self.lab.directory / 'token'}",
+        ]
+        names = f"{SERVICE}.{NAMESPACE}.svc,127.0.0.1"
+        health = [f"--health-bind-address={self.health[name]}" for name in ("controller", "webhook")]
+        controller = ["controller", *shared, health[0], f"--webhook-names={names}", *lab.ROOM]
+        webhook = ["webhook", *shared, health[1], f"--bind-address={self.reviews}"]
+        for words in (controller, webhook):
+            await self.lab.spawn(words[0], lab.python("warmlog", *words, f"--instance={words[0]}"))
+
+    async def roles_ready(self) -> None:
+        for name in ("controller", "webhook"):
+            process: Process = self.lab.processes[name]
+
+            async def answers(name: str = name) -> bool:
+                with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+                    async with self.lab.http.get(f"http://{self.health[name]}/readyz") as answer:
+                        return answer.status == 200
+                return False
+
+            await self.lab.until(answers, what=f"{name} to be ready", process=process)
+        await self.lab.until(self._trusted, what="the webhook's certificate to be trusted")
+
+    async def _trusted(self) -> bool:
+        found = [hook for kind in HOOKS for one in await self.objects.list(kind) for hook in one["webhooks"]]
+        return bool(found) and all(hook["clientConfig"].get("caBundle") for hook in found)
+
+    async def find(self, kind: str, namespace: str, labels: str = "") -> list[Object]:
+        """Those with the labels (a selector). Raises LabError."""
+        try:
+            return await self.objects.list(kind, namespace, labelSelector=labels)
+        except ClusterError as error:
+            raise LabError(f"{kind} cannot be listed: {error}") from error
+
+    async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
+        """Raises LabError, also where there is no such object."""
+        try:
+            found = await self.objects.get(Key(kind, namespace, name))
+        except ClusterError as error:
+            raise LabError(f"{kind} {name} cannot be read: {error}") from error
+        if found is None:
+            raise LabError(f"there is no {kind} {namespace}/{name}")
+        return found
+
+
+def _namespace(name: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def manifests() -> Path:
+    """deploy/kubernetes of the checkout, or its copy in the installed package."""
+    installed = Path(__file__).parent / "deploy"
+    return installed if installed.is_dir() else Path(__file__).parents[2] / "deploy" / "kubernetes"
