@@ -108,7 +108,9 @@ def _seen(world: World, stored: store.Stored, seen: events.ObjectSeen) -> Callab
         space = world.objects.setdefault(key.kind, {}).setdefault(key.namespace, {})
         old = space.get(key.name)
         if old is not None and old.uid != known.uid:
-            _forget(world, key)
+            _forget(world, key, old.uid)
+        elif old is not None and _went_back(old.resource_version, known.resource_version):
+            world.applied.pop(key, None)  # the API was restored: our write is not in it any more
         space[key.name] = known
 
     return change
@@ -123,15 +125,21 @@ def _gone(world: World, stored: store.Stored, gone: events.ObjectGone) -> Callab
             del world.objects[key.kind][key.namespace][key.name]
             if not world.objects[key.kind][key.namespace]:
                 del world.objects[key.kind][key.namespace]
-            _forget(world, key)
+            _forget(world, key, gone.uid)
 
     return change
 
 
-def _forget(world: World, key: Key) -> None:
-    """What was remembered of an object that is gone, or is another one now."""
-    world.applied.pop(key, None)
+def _forget(world: World, key: Key, uid: str) -> None:
+    """What was remembered of an object that is gone, or is another one now. The other one may be ours already."""
+    applied = world.applied.get(key)
+    if applied is not None and applied.uid == uid:
+        del world.applied[key]
     world.told.pop(str(key), None)
+
+
+def _went_back(before: str, after: str) -> bool:
+    return before.isdecimal() and after.isdecimal() and int(after) < int(before)
 
 
 def _elected(world: World, elected: events.LeaderElected) -> Callable[[], None]:
