@@ -12,7 +12,7 @@ Rules: design.md section 2, "Keyframes and retention".
 
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import msgspec
 
@@ -88,7 +88,7 @@ async def heads(snaps: store.EventStore) -> list[Head]:
     return sorted(found, key=lambda head: head.sequence)
 
 
-async def pieces(snaps: store.EventStore, head: Head) -> AsyncIterator[str]:
+async def pieces(snaps: store.EventStore, head: Head) -> AsyncGenerator[str, None]:
     """The text, piece by piece, in order. Ends early when pieces are missing: the digest says so."""
     number = 0
     reading = snaps.read(after=head.first - 1, subject=subjects.snap_subject(head.sequence))

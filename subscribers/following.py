@@ -1,4 +1,4 @@
-"""The world of this process: the control log, folded as it grows.
+"""The world of this process: the control log, folded as it grows, from the newest keyframe on where there is one.
 
 Slices are short, so that admission and timers run between them. When the log lost its end, the world is made anew from
 the beginning; who holds the old one is told by `renewed`.
@@ -16,6 +16,7 @@ import structlog
 from eventstore import events, store
 from handlers.world.fold import fold
 from handlers.world.state import World
+from subscribers import keyframing
 
 log = structlog.get_logger()
 
@@ -32,12 +33,14 @@ class Follower:
         folded: Callable[[events.Decoded], None] = lambda event: None,
         renewed: Callable[[World], None] = lambda world: None,
         slice_done: Callable[[], None] = lambda: None,
+        snaps: store.EventStore | None = None,
+        marked: Callable[[World, store.Stored], None] = lambda world, stored: None,
     ) -> None:
-        self.store = log_store
+        self.store, self.snaps = log_store, snaps
         self.world = World()
         self.caught_up = asyncio.Event()
         self.behind = True
-        self._folded, self._renewed, self._slice_done = folded, renewed, slice_done
+        self._folded, self._renewed, self._slice_done, self._marked = folded, renewed, slice_done, marked
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._asked = 0
 
@@ -47,10 +50,14 @@ class Follower:
                 extent = await self.store.extent()
                 if self.world.incarnation not in ("", extent.incarnation):
                     self._renew("it is another incarnation")
+                if not self.world.sequence:
+                    await self._begin()
                 async for batch in self.store.read(after=self.world.sequence, follow=True):
                     for at in range(0, len(batch), SLICE):
                         for stored in batch[at : at + SLICE]:
                             event = fold(self.world, stored, incarnation=extent.incarnation)
+                            if self.world.marked == stored.sequence:
+                                self._marked(self.world, stored)
                             if event is not None:
                                 self._folded(event)
                         self._release()
@@ -66,6 +73,13 @@ class Follower:
                 self.behind = True
                 log.warning("log-unreadable", reason=str(error))
                 await asyncio.sleep(0.5)
+
+    async def _begin(self) -> None:
+        """From the newest keyframe. The world is not replaced: who holds it already sees it filled."""
+        found = None if self.snaps is None else await keyframing.nearest(self.store, self.snaps)
+        if found is not None:
+            vars(self.world).update(vars(found))
+            log.info("world-begun", keyframe=found.sequence)
 
     def _renew(self, reason: str) -> None:
         log.warning("log-folded-again", reason=reason)

@@ -27,12 +27,13 @@ from handlers.effects.worker import Worker
 from handlers.outcome import Key
 from handlers.reconcile import Loop, Timer
 from handlers.world.state import World
+from subscribers import metrics
 from subscribers.following import Follower
 from subscribers.kubernetes.appending import Recorder
 from subscribers.kubernetes.client import Client
 from subscribers.kubernetes.objects import Objects
 from subscribers.kubernetes.watcher import Watcher
-from warmlog import VERSION, certificates, cli, cluster, flags, health, link, logs, server, signals, systems
+from warmlog import VERSION, certificates, cli, cluster, flags, health, keeping, link, logs, server, signals, systems
 
 log = structlog.get_logger()
 
@@ -61,7 +62,13 @@ class Controller:
         self.log = jetstream.JetStreamStore(connection)
         self.objects = Objects(client)
         self.systems = systems.systems()
-        self.follower = Follower(self.log, folded=self._folded, renewed=self._renewed, slice_done=self._slice)
+        self.keeping = keeping.Keeping(
+            connection, self.log, instance=self.instance, leads=self.leads, world=lambda: self.follower.world
+        )
+        self.follower = Follower(
+            self.log, folded=self._folded, renewed=self._renewed, slice_done=self._slice,
+            snaps=self.keeping.snaps, marked=self.keeping.marked,
+        )  # fmt: skip
         self.lease = Lease(
             self.objects,
             Key("leases.coordination.k8s.io", values["namespace"], LEASE),
@@ -180,18 +187,23 @@ class Controller:
         return health.Readiness(not reasons, reasons, notes)
 
     async def serve(self, stop: asyncio.Event) -> None:
-        async with health.serving(self.values["health-bind-address"], self.readiness) as port:
+        registry = metrics.Registry()
+        self.keeping.register(registry)
+        where = self.values["health-bind-address"]
+        async with health.serving(where, self.readiness, metrics=registry.render) as port:
             log.info("listening", health=port, version=VERSION, cluster=self.client.host)
             async with asyncio.TaskGroup() as tasks:
                 following = tasks.create_task(self.follower.run())
+                kept = tasks.create_task(self.keeping.run())
                 ended = tasks.create_task(link.ended(self.connection))
                 leading = tasks.create_task(self._life())
                 await stop.wait()
-                for task in (leading, following, ended):
+                for task in (leading, following, kept, ended):
                     task.cancel()
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(2):
                     await self.lease.release()
+            await self.keeping.close()
             await self.log.close()
         log.info("stopped")
 
@@ -225,6 +237,7 @@ async def prepared(values: flags.Values, closing: contextlib.AsyncExitStack) -> 
     client = await closing.enter_async_context(await cluster.open_cluster(values))
     connection = await closing.enter_async_context(await link.open_link(values, "controller", wait=None))
     await server.make_streams(values, connection)
+    await keeping.make_streams(values, connection)
     return Controller(values, connection, client)
 
 

@@ -132,9 +132,7 @@ def _gone(world: World, stored: store.Stored, gone: events.ObjectGone) -> Callab
 
 def _forget(world: World, key: Key, uid: str) -> None:
     """What was remembered of an object that is gone, or is another one now. The other one may be ours already."""
-    applied = world.applied.get(key)
-    if applied is not None and applied.uid == uid:
-        del world.applied[key]
+    pruning.forget_write(world, key, uid)
     world.told.pop(str(key), None)
 
 
@@ -203,7 +201,7 @@ def _applied(world: World, stored: store.Stored, effect: events.EffectApplied) -
     if effect.verb == "event":
         return functools.partial(pruning.remember_told, world, effect.key, effect.name, stored.sequence)
     if effect.verb == "delete" or pruning.is_late(world, key, effect.verb):
-        return functools.partial(_drop, world.applied, key)
+        return functools.partial(pruning.forget_write, world, key, effect.uid)
     status = effect.body.get("status", {}) if effect.verb == "status" else None
     old = world.applied.get(key)
     if status is None and old is not None and old.uid == effect.uid:

@@ -28,6 +28,13 @@ def is_late(world: World, key: Key, verb: str) -> bool:
     return key.kind in kinds.KINDS and verb in ("status", "patch") and world.find(key) is None
 
 
+def forget_write(world: World, key: Key, uid: str) -> None:
+    """Of the object of this uid; a namesake's that came after it stays."""
+    applied = world.applied.get(key)
+    if applied is not None and applied.uid == uid:
+        del world.applied[key]
+
+
 def remember_told(world: World, reconciled: str, event: str, sequence: int) -> None:
     parts = reconciled.split("/", 2)
     if len(parts) == 3 and parts[0] in kinds.KINDS and world.find(Key(*parts)) is None:
