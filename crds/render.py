@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
-from crds import cachebackend, inferencecache, kernelcache, schema
+from crds import cachebackend, inferencecache, kernelcache, kvcache, schema
 
 HERE: Final = Path(__file__).parent
 Document = dict[str, Any]
