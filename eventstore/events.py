@@ -136,6 +136,7 @@ class AdmissionDecided(Event, frozen=True, kw_only=True):
     logic: str  # version of the deciding code
     settings: str  # hash of the effective settings
     view: dict[str, Any]
+    old: dict[str, Any] = {}  # of an update: the same view of the object before it
     reads: dict[str, int]
     live: dict[str, Any] = {}
     verdict: Verdict

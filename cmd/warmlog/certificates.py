@@ -27,6 +27,8 @@ log = structlog.get_logger()
 LIFE: Final = timedelta(days=90)
 RENEW: Final = timedelta(days=30)  # before the end
 LOOK: Final = 5.0
+#: Seconds in which API servers learn of a new bundle, before the certificate that needs it is used.
+SETTLE: Final = 2.0
 SELECTOR: Final = "app.kubernetes.io/part-of=warmlog"
 CONFIGURATIONS: Final = (
     "mutatingwebhookconfigurations.admissionregistration.k8s.io",
@@ -148,6 +150,9 @@ class Keeper:
             before = data.get("ca.crt", "").split("-----END CERTIFICATE-----")[0]
             older = f"{before}-----END CERTIFICATE-----\n" if before.strip() else ""
             data = {"ca.crt": made.authority + older, "tls.crt": made.certificate, "tls.key": made.key}
+            if older:  # trusted first, used then: an API server that was asked in between would refuse us
+                await self._trust(data["ca.crt"])
+                await asyncio.sleep(SETTLE)
             await self._write(live, data)
             log.info("webhook-certificate-made", secret=str(self.secret), names=self.names)
         await self._trust(data["ca.crt"])

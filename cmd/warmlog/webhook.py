@@ -3,15 +3,15 @@
 Example:
   warmlog webhook --nats nats://nats:4222 --bind-address 0.0.0.0:9443
 
-Run two or more; there is no leader among them. The certificate is read from the Secret that the controller makes, or
-from files, and read again when it changes. Exit codes: 0 after SIGTERM and a drain, 2 wrong flags, 3 refused.
+Run two or more; there is no leader among them. While the log is away reviews are answered by live reads. The
+certificate is read from the Secret that the controller makes, or from files, and read again when it changes. Exit
+codes: 0 after SIGTERM and a drain, 2 wrong flags, 3 refused.
 """
 
 import argparse
 import asyncio
 import base64
 import contextlib
-import hashlib
 import os
 import socket
 import ssl
@@ -24,20 +24,19 @@ from typing import Any, Final
 import msgspec
 import structlog
 import uvloop
-from aiohttp import web
 
 from crds.cachebackend import CACHE_BACKENDS
-from eventstore import events, store, subjects
-from eventstore.jetstream import connect
+from eventstore import envelope, events, store, subjects
 from eventstore.jetstream import store as jetstream
-from handlers.admission import review
+from handlers import canonical
 from handlers.cachebackend.inject import Options
 from handlers.effects.cluster import ClusterError
-from handlers.outcome import Key
+from handlers.outcome import Key, Object
 from handlers.world import kinds
-from handlers.world.state import Known
+from handlers.world.state import Known, World
+from subscribers import metrics
 from subscribers.following import Follower
-from subscribers.http.admission import Desk
+from subscribers.http import admission, hotpath, recording, reviewing, reviewmeters
 from subscribers.kubernetes import narrow
 from subscribers.kubernetes.client import Client
 from subscribers.kubernetes.objects import Objects
@@ -62,55 +61,123 @@ FLAGS: Final = (
     *logs.FLAGS,
 )
 SYSTEM_NAMESPACES: Final = frozenset(("kube-system", "kube-public", "kube-node-lease"))
-LARGEST: Final = 16 * 1024 * 1024
 LOOK: Final = 2.0
+AGAIN: Final = 0.5
+#: How long a webhook that has just started waits for the log before it says that it is ready without.
+PATIENCE: Final = 10.0
+MOST_VALUES: Final = 10_000
 #: Changes when the same world and question may get another answer.
 LOGIC: Final = "1"
 
 
 class Webhook:
-    def __init__(self, values: flags.Values, connection: connect.Connection, client: Client) -> None:
-        self.values, self.connection = values, connection
+    """It answers from the first moment that it has a certificate: without the log by live reads alone."""
+
+    def __init__(self, values: flags.Values, client: Client) -> None:
+        self.values = values
         self.instance = values["instance"] or f"{socket.gethostname()}-{os.getpid()}"
-        self.log = jetstream.JetStreamStore(connection)
         self.objects = Objects(client)
-        self.follower = Follower(self.log)
-        self.options = Options(
-            subscriber_image=values["kvevent-subscriber-image"], server=values["policy-server-grpc-address"]
-        )
+        self.log: jetstream.JetStreamStore | None = None  # until NATS was reached
+        self.follower: Follower | None = None
+        self.recorder = recording.Recorder(self.append)
         told = values.told(FLAGS)
-        self.desk = Desk(
-            systems.admitters(self.options),
-            world=lambda: self.follower.world,
+        self.desk = admission.Desk(
+            systems.admitters(
+                Options(
+                    subscriber_image=values["kvevent-subscriber-image"], server=values["policy-server-grpc-address"]
+                )
+            ),
+            world=self.world,
             live=self.live,
             values=self.real,
-            append=self.log.append,
-            instance=self.instance,
-            logic=LOGIC,
-            settings="sha256:" + hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest(),
+            recorder=self.recorder,
+            identity=admission.Identity(self.instance, LOGIC, canonical.digest(told)),
             excluded=SYSTEM_NAMESPACES | {values["namespace"]},
         )
+        self.registry = metrics.Registry()
+        timed = reviewmeters.register(self.registry, self.desk, self.recorder)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.listener = reviewing.Listener(reviewing.Routes(self.desk, timed=timed), self.context)
         self.certified = ""
+        self._nothing = World()
         self._known_values: dict[str, str] = {}
+        self._began = time.monotonic()
+
+    # The log ------------------------------------------------------------------------------------------------------
+
+    def world(self) -> World:
+        return self._nothing if self.follower is None else self.follower.world
+
+    async def append(self, event: envelope.Envelope) -> None:
+        if self.log is None:
+            raise store.Unavailable("NATS was not reached yet")
+        await self.log.append(event)
+
+    async def follow(self) -> None:
+        """Reach NATS, however long it takes, and fold the log. A stream that is not there is waited for: the controller
+        makes it."""
+        async with await link.open_link(self.values, "webhook", wait=None) as connection:
+            self.log = jetstream.JetStreamStore(connection)
+            self.follower = Follower(self.log)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(link.ended(connection))
+                tasks.create_task(self._fold(self.follower))
+                tasks.create_task(self.tell_settings())
+
+    async def _fold(self, follower: Follower) -> None:
+        trouble = ""
+        while True:
+            try:
+                await follower.run()
+            except store.Misconfigured as error:
+                if str(error) != trouble:
+                    trouble = str(error)
+                    log.warning("log-missing", reason=trouble)
+                await asyncio.sleep(AGAIN)
+
+    async def tell_settings(self) -> None:
+        told = self.values.told(FLAGS)
+        seen = events.SettingsSeen(role="webhook", instance=self.instance, version=VERSION, settings=told)
+        event = events.event(
+            seen,
+            id=f"settings.seen:webhook:{self.instance}:{time.time_ns()}",
+            source="warmlog/webhook",
+            subject=subjects.settings_subject("webhook"),
+            time_ns=time.time_ns(),
+            actor=f"webhook/{self.instance}",
+        )
+        while True:
+            try:
+                await self.append(event)
+                return
+            except (store.Unavailable, store.Misconfigured, store.StreamFull):
+                await asyncio.sleep(AGAIN)
 
     # What is read live --------------------------------------------------------------------------------------------
 
     async def live(self, kind: str, namespace: str) -> Mapping[Key, Known]:
         found: dict[Key, Known] = {}
-        for document in await self.objects.list(kind, namespace, deadline=0.3):
+        for document in await self.objects.list(kind, namespace, deadline=admission.READ):
             one = narrow.narrow(kind, msgspec.json.encode(document))
             shape = kinds.KINDS[kind].shape
-            key = Key(kind, one.namespace, one.name)
-            found[key] = Known(one.uid, one.resource_version, shape, 0, 0, one.value, one.problem)
+            found[Key(kind, one.namespace, one.name)] = Known(
+                one.uid, one.resource_version, shape, 0, 0, one.value, one.problem
+            )
+            if kind == CACHE_BACKENDS:
+                self._learn(document)
         return found
 
     async def real(self, namespace: str, wanted: frozenset[str]) -> Mapping[str, str]:
         """A token is a hash of its value, so what was learned once stays true."""
         if not wanted <= self._known_values.keys():
-            for document in await self.objects.list(CACHE_BACKENDS, namespace, deadline=0.3):
-                self._known_values.update(narrow.values(document))
+            for document in await self.objects.list(CACHE_BACKENDS, namespace, deadline=admission.READ):
+                self._learn(document)
         return {token: self._known_values[token] for token in wanted if token in self._known_values}
+
+    def _learn(self, document: Object) -> None:
+        if len(self._known_values) > MOST_VALUES:
+            self._known_values.clear()
+        self._known_values.update(narrow.values(document))
 
     # The certificate ----------------------------------------------------------------------------------------------
 
@@ -149,80 +216,52 @@ class Webhook:
 
     # Life ---------------------------------------------------------------------------------------------------------
 
-    async def handle(self, request: web.Request) -> web.Response:
-        try:
-            answer = await self.desk.answer(request.path, await request.read())
-        except KeyError:
-            return web.json_response({"error": f"there is no webhook at {request.path}"}, status=404)
-        except review.Malformed as error:
-            return web.json_response({"error": str(error)}, status=400)
-        return web.Response(body=answer, content_type="application/json")
-
     def readiness(self) -> health.Readiness:
-        reasons = []
-        if not self.follower.caught_up.is_set():
-            reasons.append("the control log is still being read")
+        reasons: list[str] = []
+        notes: list[str] = []
         if not self.certified:
             reasons.append("there is no certificate yet")
-        notes = [f"{self.desk.dropped} decisions were not recorded"] if self.desk.dropped else []
+        if self.follower is None or not self.follower.caught_up.is_set():
+            waited = time.monotonic() - self._began
+            told = "the control log is still being read"
+            (reasons if waited < PATIENCE else notes).append(told)
+        if self.recorder.dropped:
+            notes.append(f"{self.recorder.dropped} decisions were not recorded")
+        if self.recorder.queued:
+            notes.append(f"{self.recorder.queued} decisions wait for the log")
         return health.Readiness(not reasons, reasons, notes)
 
-    async def tell_settings(self) -> None:
-        told = self.values.told(FLAGS)
-        seen = events.SettingsSeen(role="webhook", instance=self.instance, version=VERSION, settings=told)
-        event = events.event(
-            seen,
-            id=f"settings.seen:webhook:{self.instance}:{time.time_ns()}",
-            source="warmlog/webhook",
-            subject=subjects.settings_subject("webhook"),
-            time_ns=time.time_ns(),
-            actor=f"webhook/{self.instance}",
-        )
-        while True:
-            try:
-                await self.log.append(event)
-                return
-            except store.Unavailable:
-                await asyncio.sleep(1.0)
-
     async def serve(self, stop: asyncio.Event) -> None:
-        app = web.Application(client_max_size=LARGEST)
-        app.router.add_post("/{path:.*}", self.handle)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=5.0)
-        await runner.setup()
-        async with health.serving(self.values["health-bind-address"], self.readiness) as port:
-            async with asyncio.TaskGroup() as tasks:
-                running: list[asyncio.Task[Any]] = [
-                    tasks.create_task(self.certify()),
-                    tasks.create_task(self.follower.run()),
-                    tasks.create_task(link.ended(self.connection)),
-                    tasks.create_task(self.tell_settings()),
-                ]
-                await signals.unless(stop, self._certified())
-                if not stop.is_set():
-                    bound = await self._listen(runner)
-                    log.info("listening", reviews=bound, health=port, version=VERSION)
-                await stop.wait()
-                await runner.cleanup()
-                await self.desk.drain(2.0)
-                for task in running:
-                    task.cancel()
-            await self.log.close()
+        address = self.values["health-bind-address"]
+        async with (
+            health.serving(address, self.readiness, metrics=self.registry.render) as port,
+            asyncio.TaskGroup() as tasks,
+        ):
+            running: list[asyncio.Task[Any]] = [tasks.create_task(self.certify()), tasks.create_task(self.follow())]
+            await signals.unless(stop, self._certified())
+            if not stop.is_set():
+                bound = await self._listen()
+                log.info("listening", reviews=bound, health=port, version=VERSION)
+            await stop.wait()
+            await self.listener.drain(grace=5.0)
+            if left := await self.recorder.drain(2.0):
+                log.warning("decisions-not-recorded", count=left)
+            if self.log is not None:
+                await self.log.close()
+            for task in running:
+                task.cancel()
         log.info("drained and stopped")
 
     async def _certified(self) -> None:
         while not self.certified:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
-    async def _listen(self, runner: web.AppRunner) -> int:
+    async def _listen(self) -> int:
         host, port = self.values["bind-address"]
-        site = web.TCPSite(runner, host, port, ssl_context=self.context, backlog=1024)
         try:
-            await site.start()
-        except OSError as error:
-            raise cli.Failure(f"cannot listen on {host}:{port}: {error.strerror}", cli.REFUSED) from error
-        server: Any = site._server
-        return int(server.sockets[0].getsockname()[1])
+            return await self.listener.start(host, port)
+        except hotpath.ListenError as error:
+            raise cli.Failure(str(error), cli.REFUSED) from error
 
 
 async def start(values: flags.Values) -> int:
@@ -243,9 +282,9 @@ async def start(values: flags.Values) -> int:
 
 
 async def prepared(values: flags.Values, closing: contextlib.AsyncExitStack) -> Webhook:
+    link.options(values, "webhook")  # what is wrong with the flags is said now
     client = await closing.enter_async_context(await cluster.open_cluster(values))
-    connection = await closing.enter_async_context(await link.open_link(values, "webhook", wait=None))
-    return Webhook(values, connection, client)
+    return Webhook(values, client)
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:

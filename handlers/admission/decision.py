@@ -37,7 +37,11 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """`check` names the check that decided; `reason` is one line for the person who reads the answer."""
+    """`check` names the check that decided; `reason` is one line for the person who reads the answer.
+
+    `missed` are kinds in which something was looked for and is not there: where that came from the log, the API itself
+    is asked once before anybody is answered.
+    """
 
     verdict: Literal["patched", "allowed", "refused"]
     check: str
@@ -45,6 +49,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     patch: tuple[dict[str, Any], ...] = ()
     violations: tuple[Violation, ...] = ()
+    missed: tuple[str, ...] = ()
 
 
 def allowed(check: str, *, reason: str = "", warnings: tuple[str, ...] = ()) -> Decision:

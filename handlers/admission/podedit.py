@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from handlers.outcome import Object
 
-
 _LISTS: Final = ("args", "command", "env", "volumeMounts")
 
 

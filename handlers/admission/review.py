@@ -3,7 +3,6 @@
 Rules: k8s.io/api/admission/v1; the texts of refusals are those of `field.Error`.
 """
 
-import base64
 import hashlib
 from typing import Any, Final
 
@@ -83,17 +82,32 @@ def document(raw: msgspec.Raw) -> Object | None:
         raise Malformed(f"the reviewed object is no object: {error}") from None
 
 
+class _Response(msgspec.Struct, omit_defaults=True):
+    uid: str
+    allowed: bool
+    status: Object | None = None
+    patchType: str = ""
+    patch: bytes = b""  # base64 on the wire
+    warnings: list[str] = []
+
+
+class _Answer(msgspec.Struct):
+    apiVersion: str
+    kind: str
+    response: _Response
+
+
+_encode = msgspec.json.Encoder().encode
+
+
 def answer(request: Request, decision: Decision, patch: list[Any]) -> bytes:
     """The whole response. `patch` is the decision's, with real values."""
-    response: Object = {"uid": request.uid, "allowed": decision.verdict != "refused"}
+    response = _Response(request.uid, decision.verdict != "refused", warnings=[one[:240] for one in decision.warnings])
     if decision.verdict == "refused":
-        response["status"] = refusal(request, decision)
+        response.status = refusal(request, decision)
     elif patch:
-        encoded = base64.b64encode(msgspec.json.encode(patch)).decode()
-        response |= {"patchType": "JSONPatch", "patch": encoded}
-    if decision.warnings:
-        response["warnings"] = [line[:240] for line in decision.warnings]
-    return msgspec.json.encode({**_API, "response": response})
+        response.patchType, response.patch = "JSONPatch", _encode(patch)
+    return _encode(_Answer(_API["apiVersion"], _API["kind"], response))
 
 
 def refusal(request: Request, decision: Decision) -> Object:

@@ -46,7 +46,7 @@ _USERINFO: Final = re.compile(r"(?<=://)[^/?#\s@\"']+(?=@)")
 #: In an object's bytes: something that may be user information, or looks like a token. Escapes of JSON add none of the
 #: characters that end it, so what a string holds is found here too.
 _USERINFO_BYTES: Final = re.compile(rb"://[^/?#\s@\"']+@")
-_TOKEN_BYTES: Final = "⟦".encode()
+TOKEN_BYTES: Final = "⟦".encode()
 _SPACE: Final = re.compile(r"\s")
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 #: Maps of volume sources whose values are free text.
@@ -89,7 +89,7 @@ class _Maker:
 
     def __init__(self, allow: Allow, encoded: bytes) -> None:
         self.allow = allow
-        self.clean = _TOKEN_BYTES not in encoded and _USERINFO_BYTES.search(encoded) is None
+        self.clean = TOKEN_BYTES not in encoded and _USERINFO_BYTES.search(encoded) is None
         self.attributed = any(b'"%b"' % name.encode() in encoded for name in _ATTRIBUTES)
         self.words = COMMON | allow.words
         self.tokens: dict[str, str] = {}

@@ -45,6 +45,8 @@ ALLOW: Final = Allow(
 OWN: Final = Allow(annotations=frozenset((names.KERNEL_CHECK, names.REQUIRE_KV_EVENTS, names.SKIP_PROBE)))
 
 
+#: Annotations that make a Pod ours whatever its labels are.
+MARKED: Final = (*inject.MARKS, names.SKIP_INJECT)
 _OBSERVED: Final[Object] = {}
 
 
@@ -62,20 +64,21 @@ class Pods:
         return view(document, ALLOW)
 
     def concerned(self, question: Question, world: Reader) -> bool:
-        """A Pod with an annotation of ours, or in a namespace that has backends."""
+        """A Pod that is being created and has labels, which a selector could name, or an annotation of ours."""
         if question.operation != "CREATE" or question.kind != core.PODS or question.view is None:
             return False
-        annotations = question.view.get("metadata", {}).get("annotations") or {}
-        if any(name.startswith("inferencecache.io/") for name in annotations):
-            return True
-        return bool(world.select(cachebackend.CACHE_BACKENDS, question.namespace))
+        metadata = question.view.get("metadata") or {}
+        return bool(metadata.get("labels")) or any(one in (metadata.get("annotations") or {}) for one in MARKED)
 
     def decide(self, question: Question, world: Reader) -> Decision:
         found = world.select(cachebackend.CACHE_BACKENDS, question.namespace)
         view = question.view or {}
         labels = (view.get("metadata") or {}).get("labels") or {}
         backend = inject.selected([_named(known.value, known.uid) for _, known in found if known.value], labels)
-        return inject.decide(view, [] if backend is None else [_shown(backend, world)], self.options)
+        decision = inject.decide(view, [] if backend is None else [_shown(backend, world)], self.options)
+        if decision.check != inject.NO_MATCH:
+            return decision
+        return msgspec.structs.replace(decision, missed=(cachebackend.CACHE_BACKENDS,))
 
 
 def _named(backend: CacheBackend, uid: str) -> CacheBackend:

@@ -25,6 +25,8 @@ class Options(NamedTuple):
     native_sidecars: bool = True  # False on a cluster below 1.29
 
 
+#: The check that decided where no CacheBackend selects the Pod.
+NO_MATCH = "no-match"
 MARKS = (names.INJECTED_BY, names.INJECTED_BY_UID, names.INJECT_SKIPPED)
 
 
@@ -49,7 +51,7 @@ def decide(view: Object, backends: Sequence[CacheBackend], options: Options) -> 
         return _skipped(view)
     backend = selected(backends, labels)
     if backend is None:
-        return _unwired(view, "no-match", "")
+        return _unwired(view, NO_MATCH, "")
     after = podedit.editable(view)
     try:
         told = _wire(after, backend, options)

@@ -74,7 +74,7 @@ class Owner(Protocol):
     def answered(self, path: bytes, code: int) -> None: ...
 
 
-class _Item:
+class Item:
     """A parsed request that waits for its answer."""
 
     __slots__ = ("body", "handler", "head_only", "keep", "path")
@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self._progress = False  # this read completed a head, a piece of a body or a request
         self._stage_is_new = False
         self._keep = True
-        self._queue: collections.deque[_Item | bytes] = collections.deque()
+        self._queue: collections.deque[Item | bytes] = collections.deque()
         self._budget = ANSWERS_PER_TURN
         self._write_blocked = False
         self._input_is_left = False
@@ -137,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         between = self.stage is Stage.IDLE and not (self._queue or self._write_blocked)
         if between and (known := self._owner.heads.find(self._owner.buffer, nbytes)) is not None:
             self._progress = True
-            self._answer(_Item(known.handler, known.body, known.path, keep=True, head_only=False))
+            self._answer(Item(known.handler, known.body, known.path, keep=True, head_only=False))
             self._after_read(nbytes)
             return
         self._progress = False
@@ -237,20 +237,20 @@ class Connection(asyncio.BufferedProtocol):
         self.stage = Stage.IDLE
         self._progress = True
         head = self._head
-        self._in_order(_Item(self._handler, body, head.path, keep=self._keep, head_only=head.method == b"HEAD"))
+        self._in_order(Item(self._handler, body, head.path, keep=self._keep, head_only=head.method == b"HEAD"))
         if not self._keep:
             self._end_after_queue()
 
     # Answers, in order ------------------------------------------------------------------------------------------------
 
-    def _in_order(self, item: _Item | bytes) -> None:
+    def _in_order(self, item: Item | bytes) -> None:
         """Answer now, or after what is already waiting."""
         if self._queue or self._write_blocked or self._budget <= 0:
             self._queue.append(item)
         else:
             self._answer(item)
 
-    def _answer(self, item: _Item | bytes) -> None:
+    def _answer(self, item: Item | bytes) -> None:
         if isinstance(item, bytes):
             self._transport.write(item)
             return
@@ -348,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
         self._end_after_queue()
         self._input_is_left = True
         self._pieces.clear()
-        self._in_order(_Item(lambda _: reply, b"", self._head.path, keep=False, head_only=self._head.method == b"HEAD"))
+        self._in_order(Item(lambda _: reply, b"", self._head.path, keep=False, head_only=self._head.method == b"HEAD"))
 
     def _end_after_queue(self) -> None:
         if self.stage is not Stage.LINGER:

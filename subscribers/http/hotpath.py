@@ -12,6 +12,7 @@ Rules: design.md section 4; spec/performance.md section 8 (the HTTP layer decide
 """
 
 import asyncio
+import ssl
 import time
 from typing import Final
 
@@ -47,7 +48,9 @@ class Listener:
         *,
         limits: connection.Limits | None = None,
         meter: Meter | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._tls = tls
         self.routes = request_routes
         self.limits = limits or connection.Limits()
         self.writer = replies.Writer()
@@ -71,7 +74,7 @@ class Listener:
         """Listen; returns the port, which differs from the given one when that was 0. Raises ListenError."""
         self.attach(asyncio.get_running_loop())
         try:
-            self._server = await self.loop.create_server(self.connect, host, port, backlog=1024)
+            self._server = await self.loop.create_server(self.connect, host, port, backlog=1024, ssl=self._tls)
         except OSError as error:
             self.detach()
             raise ListenError(

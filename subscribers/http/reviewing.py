@@ -1,0 +1,176 @@
+"""The listener of admission reviews: TLS, HTTP/1.1 by httptools, answers that may take a moment.
+
+It is port 8080's connection (see connection) but for one thing: a review may wait for a live read or for the log, so
+its handler gives a future. Whatever the client sends meanwhile waits behind it, in order, bounded by one read buffer.
+API servers use one connection per review at a time, so nothing waits in practice.
+
+    POST <path of a webhook>    the AdmissionReview's answer
+    any other path              404; another method 405; no review 400; each with one line
+
+Not here: what is answered (admission), certificates (whoever owns the SSLContext may load new ones at any time).
+
+When it fails: a client that leaves loses its answer, not its decision: that is recorded and the same review gets the
+same answer again.
+
+Rules: design.md section 4; RFC 9112.
+"""
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable, Collection
+from typing import Final, Protocol
+
+import structlog
+
+from handlers.admission import review
+from subscribers.http import connection, hotpath, replies, routes
+
+log = structlog.get_logger(__name__)
+
+#: The largest object that an API server takes is 3 MiB; an update sends two of them.
+LARGEST: Final = 16 * 1024 * 1024
+LIMITS: Final = connection.Limits(body=LARGEST, connections=4096, idle_seconds=120.0)
+#: Observed with the seconds from a review's last byte to its answer.
+Timed = Callable[[float], None]
+
+
+def review_fits(head: routes.Head, limit: int) -> replies.Reply | None:
+    if head.length is not None and head.length > limit:
+        return replies.error(413, f"the review is larger than {limit} bytes")
+    return None
+
+
+CHECKS: Final = (
+    routes.version_is_ours,
+    routes.host_is_named_once,
+    routes.coding_is_known,
+    routes.expectation_is_known,
+    review_fits,
+    routes.body_is_not_compressed,
+)
+
+
+class Desk(Protocol):
+    @property
+    def admitters(self) -> Collection[str]: ...
+
+    async def answer(self, path: str, body: bytes) -> bytes:
+        """Raises review.Malformed."""
+        ...
+
+
+class Later:
+    """The handler of one webhook's path. Calling it begins to answer; the future never fails."""
+
+    def __init__(self, desk: Desk, path: str, timed: Timed) -> None:
+        self._desk, self._path, self._timed = desk, path, timed
+
+    def __call__(self, body: bytes) -> replies.Reply:
+        raise TypeError("reviews are answered later: begin()")
+
+    def begin(self, body: bytes) -> "asyncio.Task[replies.Reply]":
+        return asyncio.get_running_loop().create_task(self._reply(body))
+
+    async def _reply(self, body: bytes) -> replies.Reply:
+        began = time.perf_counter()
+        try:
+            return replies.Reply(200, replies.JSON, await self._desk.answer(self._path, body))
+        except review.Malformed as error:
+            return replies.error(400, str(error))
+        except Exception:
+            log.exception("a review failed", path=self._path)
+            return replies.error(500, "internal error; the webhook's log has the details")
+        finally:
+            self._timed(time.perf_counter() - began)
+
+
+class Routes(routes.Routes):
+    """Which webhook a request is for."""
+
+    def __init__(self, desk: Desk, *, timed: Timed = lambda seconds: None) -> None:
+        self.body_limit = LARGEST
+        self._webhooks: dict[bytes, routes.Handler] = {
+            path.encode(): Later(desk, path, timed) for path in desk.admitters
+        }
+
+    def resolve(self, head: routes.Head) -> routes.Handler | replies.Reply:
+        if (refusal := routes.split_target(head)) is not None:
+            return refusal
+        for check in CHECKS:
+            if (refusal := check(head, self.body_limit)) is not None:
+                return refusal
+        handler = self._webhooks.get(head.path)
+        if handler is None:
+            return replies.error(404, f"there is no webhook at {routes.text(head.path)}")
+        if head.method != b"POST":
+            return routes.not_allowed(head, b"POST")
+        return handler
+
+
+class Connection(connection.Connection):
+    """One client; nothing after a review is answered before the review is."""
+
+    def __init__(self, owner: connection.Owner) -> None:
+        super().__init__(owner)
+        self._asked: asyncio.Task[replies.Reply] | None = None
+        self._is_lost = False
+
+    def _in_order(self, item: connection.Item | bytes) -> None:
+        if self._asked is not None:
+            self._queue.append(item)
+        else:
+            super()._in_order(item)
+
+    def _answer(self, item: connection.Item | bytes) -> None:
+        if self._asked is not None:
+            self._queue.append(item)  # a request whose head was known
+        elif isinstance(item, connection.Item) and isinstance(item.handler, Later):
+            self._budget = 0  # ends the turn
+            self._asked = item.handler.begin(item.body)
+            self._asked.add_done_callback(lambda task: self._replied(item, task))
+        else:
+            super()._answer(item)
+
+    def _replied(self, item: connection.Item, task: "asyncio.Task[replies.Reply]") -> None:
+        self._asked = None
+        if self._is_lost or task.cancelled():
+            return
+        reply = task.result()
+        item.handler = lambda _: reply
+        super()._answer(item)
+        self._budget = connection.ANSWERS_PER_TURN
+        self._set_deadline()
+        self._work()
+
+    def _work(self) -> None:
+        if self._asked is None:
+            super()._work()
+        elif self._queue:
+            self._transport.pause_reading()
+
+    def _end(self) -> None:
+        if self._asked is None:
+            super()._end()
+
+    def close_if_idle(self) -> None:
+        if self._asked is None:
+            super().close_if_idle()
+
+    def expire(self) -> None:
+        if self._asked is None:
+            super().expire()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_lost = True
+        super().connection_lost(error)
+
+
+class Listener(hotpath.Listener):
+    """`start` once, `drain` once. The context may be given new certificates while it serves."""
+
+    def __init__(self, request_routes: Routes, tls: ssl.SSLContext, *, meter: hotpath.Meter | None = None) -> None:
+        super().__init__(request_routes, limits=LIMITS, meter=meter, tls=tls)
+
+    def connect(self) -> Connection:
+        return Connection(self)
