@@ -6,14 +6,25 @@ They are ended by their own pid, in order (SIGTERM, then SIGKILL) or as a crash 
 import asyncio
 import signal
 import socket
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 PATIENCE: Final = 20.0  # seconds for a process to become ready
 
 
 class LabError(Exception):
     """One line: which process, what it said last."""
+
+
+async def together(*work: Coroutine[Any, Any, object]) -> None:
+    """All at once. The first that fails cancels the others, and its error is the one that is raised."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for one in work:
+                tasks.create_task(one)
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from group
 
 
 class Process:

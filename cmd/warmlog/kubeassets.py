@@ -77,7 +77,7 @@ class Assets:
             *_flags(secure_port=self.port, endpoint_reconciler_type="none", authorization_mode="RBAC"),
             *_flags(tls_cert_file=self.directory / "server.crt", tls_private_key_file=self.directory / "server.key"),
             *_flags(token_auth_file=self.directory / "tokens.csv", service_account_issuer=self.url),
-            *_flags(service_account_key_file=self.directory / "server.key"),
+            *_flags(service_account_key_file=self.directory / "server.crt"),
             *_flags(service_account_signing_key_file=self.directory / "server.key"),
             *_flags(service_cluster_ip_range="10.96.0.0/16", allow_privileged="true", profiling="false"),
             *_flags(disable_admission_plugins=WITHOUT),

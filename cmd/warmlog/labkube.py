@@ -18,12 +18,18 @@ from handlers.effects.cluster import ClusterError
 from handlers.outcome import Key, Object
 from subscribers.kubernetes.client import Client
 from subscribers.kubernetes.objects import Objects
-from warmlog import kubeassets, kubectl, lab
+from warmlog import flags, kubeassets, kubectl, lab
 from warmlog.children import PATIENCE, LabError, Process, free_port
 
 Choice = Literal["devkube", "assets", "none"]
 NAMESPACE: Final = "inference-cache-system"
 SERVICE: Final = "warmlog-webhook"
+FLAG: Final = flags.Flag(
+    "kubernetes",
+    "devkube, assets (the kube-apiserver of $KUBEBUILDER_ASSETS) or none; assets where that is set, else devkube",
+    "",
+    flags.one_of("", "devkube", "assets", "none"),
+)
 HOOKS: Final = (
     "mutatingwebhookconfigurations.admissionregistration.k8s.io",
     "validatingwebhookconfigurations.admissionregistration.k8s.io",
@@ -95,17 +101,24 @@ class Kube:
         assert self._client is not None, "start it first"
         return Objects(self._client)
 
-    async def start(self) -> kubectl.Tool:
-        await self.server.start()
-        self._client = await Client.open(kubeconfig=str(self.kubeconfig))
+    @property
+    def kubectl(self) -> kubectl.Tool:
+        assert self._client is not None, "start it first"
         return kubectl.tool(self.kubeconfig, self.lab.directory, self._client)
 
-    async def install(self, tool: kubectl.Tool) -> list[str]:
+    async def start(self) -> None:
+        await self.server.start()
+        self._client = await Client.open(kubeconfig=str(self.kubeconfig))
+
+    async def answers(self) -> bool:
+        with contextlib.suppress(ClusterError):
+            return bool(await self.objects.list("namespaces"))
+        return False
+
+    async def install(self) -> list[str]:
         """CRDs, namespaces, webhook configurations; a line per object."""
-        names = [
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": one}} for one in (NAMESPACE, lab.TENANT)
-        ]
-        return await tool.apply(*names, *map(render.definition, render.DEFINITIONS), *self._hooks())
+        spaces = [_namespace(name) for name in (NAMESPACE, lab.TENANT)]
+        return await self.kubectl.apply(*spaces, *map(render.definition, render.DEFINITIONS), *self._hooks())
 
     def _hooks(self) -> list[Object]:
         """A real server on this machine knows no Services: it is told the address instead."""
@@ -163,6 +176,12 @@ class Kube:
         if found is None:
             raise LabError(f"there is no {kind} {namespace}/{name}")
         return found
+
+
+def chosen(given: str) -> Choice:
+    """What an empty --kubernetes means. The flag was read by FLAG."""
+    found: Choice = given or ("assets" if kubeassets.folder() else "devkube")  # type: ignore[assignment]
+    return found
 
 
 def _namespace(name: str) -> Object:

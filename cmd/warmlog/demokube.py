@@ -1,0 +1,213 @@
+"""The demo's Kubernetes: a CacheBackend is declared, engine Pods come back wired, its status follows the log.
+
+Whatever is said of the cluster is read back from its API and held against what it must be; the first that differs
+raises Wrong.
+"""
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import yaml
+
+from crds import core
+from crds.cachebackend import CACHE_BACKENDS
+from handlers.outcome import Object
+from warmlog import lab, labkube
+from warmlog.children import together
+from warmlog.demoasking import Wrong
+from warmlog.demoengines import Engines
+
+BACKEND: Final = "chat"
+ABOUT: Final = f"cachebackend/{lab.TENANT}/{BACKEND}"
+MARK: Final = "inferencecache.io/injected-by"
+FLAG: Final = "--kv-transfer-config"
+WIRED: Final = ("engine-a", "engine-b")  # vLLM's; engine-c is SGLang's and nobody's
+MANIFEST: Final = f"""
+apiVersion: inferencecache.io/v1alpha1
+kind: CacheBackend
+metadata: {{name: {BACKEND}, namespace: {lab.TENANT}}}
+spec:
+  runtime: VLLM
+  type: LMCache
+  engineSelector: {{matchLabels: {{app: vllm}}}}
+"""
+OUTAGE: Final = 1.5  # seconds
+#: A status follows within: a summary each second, and counts alone are written at most every 5 s.
+FOLLOWS: Final = 12.0
+
+
+class Before(NamedTuple):
+    """What the API showed, and when."""
+
+    at: datetime
+    status: dict[str, Any]
+
+
+class Cluster:
+    def __init__(self, story: Engines, choice: labkube.Choice) -> None:
+        self.story, self.lab = story, story.lab
+        self.kube = labkube.Kube(self.lab, choice)
+        self.lab.summary_interval = "1s"
+
+    # The parts ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        what = "devkube, in memory" if self.kube.choice == "devkube" else "kube-apiserver"
+        self.story.step(f"Start: nats-server, Kubernetes ({what}), a controller, a webhook, a server")
+        await together(self.lab.start_nats(), self.kube.start())
+        self.story.say(f"KUBECONFIG={self.kube.kubeconfig}")
+        if note := self.kube.kubectl.note:
+            self.story.say(note)
+        lines = await self.kube.install()
+        crds = sum(line.startswith("customresourcedefinition") for line in lines)
+        self.story.say(f"kubectl apply: {crds} CRDs, {sum('webhookconf' in line for line in lines)} configurations")
+        await self.kube.start_roles()
+        await together(self.lab.start_server(), self.kube.roles_ready())
+        self.story.say("the controller leads; the API server trusts the certificate that it made for the webhook")
+        self.story.say(f"LookupRoute answers on {self.lab.lookup}/v1/lookup")
+
+    async def declare(self) -> None:
+        self.story.step("kubectl apply: a CacheBackend for vLLM, then three engines, each a Deployment")
+        told = await self.kube.kubectl.apply(yaml.safe_load(MANIFEST))
+        told += await self.kube.kubectl.apply(*(deployment(spec) for spec in lab.ENGINES))
+        self.story.say("\n".join(told))
+        for spec in lab.ENGINES:
+            pod = await self._pod(spec.name)
+            self.lab.replicas[spec.name] = pod["metadata"]["name"]
+            self._wiring(spec, pod)
+        ready = await self._condition("False", "AwaitingFirstKVEvent")
+        await self._show()
+        self.story.say(f"Ready is {ready['status']}: {ready['reason']}, {ready['message']}")
+
+    async def engines(self) -> None:
+        self.story.step("The engines start; here each Pod is played by a process, a subscriber speaks for it")
+        await self.story.start_engines()
+        await self.story.first_prompts()
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        ready = await self._condition("True", "KVEventsObserved")
+        self.story.say(f"the first prompts are served; {loop.time() - started:.1f} s later Ready is {ready['status']}")
+        await self._show()
+
+    async def outage(self, count: int) -> Before:
+        """The API goes away under the controller and the webhook. The status that it showed before."""
+        word = "closes its port and cuts every connection" if self.kube.choice == "devkube" else "is killed with -9"
+        self.story.step(f"Kubernetes' API {word}, and returns")
+        await self._counted()
+        await self._show()
+        before = Before(datetime.now(UTC), await self._status())
+        await self.kube.server.away()
+        since = asyncio.get_running_loop().time()
+        served = await self.story.chat(count)
+        await asyncio.sleep(max(0.0, OUTAGE - (asyncio.get_running_loop().time() - since)))
+        self.story.say(f"while it is away engines serve {len(served)} turns, every answer right")
+        await self.kube.server.back()
+        await self.lab.until(self.kube.answers, what="the API to be back")
+        for condition, old in zip(*(one["conditions"] for one in (await self._status(), before.status)), strict=True):
+            if condition["lastTransitionTime"] != old["lastTransitionTime"]:
+                raise Wrong(f"the outage changed a condition: {old} became {condition}")
+        await self._scaled()
+        return before
+
+    async def _scaled(self) -> None:
+        """Watches and webhook are alive: one more Pod is wired, and counted."""
+        await self.kube.kubectl.apply({**deployment(lab.ENGINES[1], replicas=2)})
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+
+        async def matched() -> bool:
+            return (await self._status()).get("matchedEnginePods") == len(WIRED) + 1
+
+        await self.lab.until(matched, what="the new Pod to be counted", within=FOLLOWS)
+        took = loop.time() - started
+        for pod in await self.kube.find(core.PODS, lab.TENANT, "engine=engine-b"):
+            self._wiring(lab.ENGINES[1], pod, quiet=True)
+        self.story.say(f"back: engine-b is scaled to 2, the new Pod is wired, and counted after {took:.1f} s")
+
+    # Checking -----------------------------------------------------------------------------------------------------
+
+    async def _pod(self, engine: str) -> Object:
+        found: list[Object] = []
+
+        async def there() -> bool:
+            found[:] = await self.kube.find(core.PODS, lab.TENANT, f"engine={engine}")
+            return bool(found)
+
+        await self.lab.until(there, what=f"a Pod of {engine}")
+        return found[0]
+
+    def _wiring(self, spec: lab.EngineSpec, pod: Object, *, quiet: bool = False) -> None:
+        """What admission made of the Pod. Raises Wrong."""
+        metadata, container = pod["metadata"], pod["spec"]["containers"][0]
+        words, mark = container["args"], (metadata.get("annotations") or {}).get(MARK, "")
+        wanted = f"{lab.TENANT}/{BACKEND}" if spec.name in WIRED else ""
+        if mark != wanted or (FLAG in words) != bool(wanted):
+            raise Wrong(f"Pod {metadata['name']} was to be wired to {wanted or 'nothing'}: {mark!r}, {words}")
+        if quiet:
+            return
+        self.story.say(f"Pod {metadata['name']}:")
+        if not wanted:
+            self.story.say("  SGLang, no CacheBackend selects it: admitted as it came")
+            return
+        flag = words.index(FLAG)
+        self.story.say(f"  + {FLAG} '{words[flag + 1]}', and {len(container['env'])} environment variables")
+        self.story.say(f"  + {MARK}: {mark}")
+
+    async def _status(self) -> dict[str, Any]:
+        found: dict[str, Any] = (await self.kube.get(CACHE_BACKENDS, lab.TENANT, BACKEND)).get("status") or {}
+        return found
+
+    async def _condition(self, status: str, reason: str) -> dict[str, Any]:
+        """Ready, once it is as wanted."""
+        found: dict[str, Any] = {}
+
+        async def so() -> bool:
+            conditions = (await self._status()).get("conditions", ())
+            found.update(next((one for one in conditions if one["type"] == "Ready"), {}))
+            return (found.get("status"), found.get("reason")) == (status, reason)
+
+        await self.lab.until(so, what=f"Ready to be {status} for {reason}", within=FOLLOWS)
+        return found
+
+    async def _counted(self) -> None:
+        """The status' prefix count is what the index holds of its Pods; summaries round down to two digits."""
+
+        async def so() -> bool:
+            rows = await self.story.replicas()
+            held = sum(rows[name]["prefixCount"] for name in WIRED)
+            told = (await self._status())["indexParticipation"]["prefixCount"]
+            return bool(held * 0.9 <= told <= held)
+
+        await self.lab.until(so, what="the status to count the prefixes of its engines", within=FOLLOWS)
+
+    async def _show(self) -> None:
+        self.story.say("$ kubectl get cachebackends\n" + await self.kube.kubectl.table(CACHE_BACKENDS, lab.TENANT))
+
+
+def deployment(spec: lab.EngineSpec, *, replicas: int = 1) -> Object:
+    """An engine as its owner would write it; nothing in it knows of a cache."""
+    vllm = spec.form.startswith("vllm")
+    events = {"publisher": "zmq", "endpoint": "tcp://*:5557"}
+    if vllm:
+        events = {"enable_kv_cache_events": True, **events}  # type: ignore[dict-item]
+    if spec.replay:
+        events["replay_endpoint"] = "tcp://*:5657"
+    model = "--model" if vllm else "--model-path"
+    container = {
+        "name": "vllm" if vllm else "sglang",
+        "image": "vllm/vllm-openai" if vllm else "lmsysorg/sglang",
+        "args": [f"{model}={lab.MODEL}", "--kv-events-config", json.dumps(events)],
+    }
+    labels = {"app": "vllm" if vllm else "sglang", "engine": spec.name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": spec.name, "namespace": lab.TENANT},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"engine": spec.name}},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
