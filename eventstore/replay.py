@@ -7,7 +7,8 @@ server set its clock back is read up to there and no further.
 What cannot be answered is a `ReplayError` with one line: a position that is not there yet, or one that retention has
 dropped already, in which case the earliest one is named.
 
-Not here: keyframes (a later issue). Until then a replay starts at the first event that is kept, and says which it was.
+A replay starts at the first event that is kept and says which it was, or behind a world that is known already (`after`;
+keyframes bring such worlds).
 
 Rules: design.md sections 1 and 2 ("Keyframes and retention", `moment`).
 """
@@ -28,7 +29,7 @@ class ReplayError(Exception):
 
 
 class Replayed(NamedTuple):
-    """How far a replay came. When `first` is not 1, what happened before it is not in the world."""
+    """How far a replay came. When `first` is not 1, what happened before it is in the world only if it was begun so."""
 
     first: int  # sequence of the first event that was folded
     last: int
@@ -44,14 +45,17 @@ class Paired(NamedTuple):
 
 
 async def replay(
-    log: store.EventStore, fold: Callable[[W, store.Stored], W], world: W, *, until: Until
+    log: store.EventStore, fold: Callable[[W, store.Stored], W], world: W, *, until: Until, after: int = 0
 ) -> tuple[W, Replayed]:
-    """Fold everything up to and including `until`. Raises ReplayError, and what EventStore.read raises."""
+    """Fold everything past `after`, which is what `world` holds already, up to and including `until`. Nothing to fold
+    is an error only from the beginning. Raises ReplayError, and what EventStore.read raises."""
     extent = await log.extent()
     sequence = _reachable(extent, until)
     limit = None if isinstance(until, int) else nanoseconds(until)
-    first, last, time_ns = 0, 0, 0
-    async with contextlib.aclosing(log.read()) as chunks:
+    first, last, time_ns = 0, after, 0
+    if sequence <= after:
+        return world, Replayed(first, last, time_ns)
+    async with contextlib.aclosing(log.read(after=after)) as chunks:
         async for chunk in chunks:
             for one in chunk:
                 if one.sequence > sequence or (limit is not None and one.time_ns > limit):
@@ -60,7 +64,7 @@ async def replay(
                 first, last, time_ns = first or one.sequence, one.sequence, one.time_ns
             else:
                 continue
-            if not first:
+            if not first and not after:
                 raise ReplayError(f"{_shown(until)} lies before the first event that is kept: {_place(one)}")
             break
     return world, Replayed(first, last, time_ns)

@@ -22,7 +22,7 @@ def show(value: Any, *, form: str, human: Callable[[Any], str]) -> None:
         case "json":
             text = msgspec.json.encode(value).decode()
         case "yaml":
-            text = "---\n" + yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True).rstrip()
+            text = "---\n" + yaml_of(value)
         case _:
             text = human(value)
     try:
@@ -31,6 +31,10 @@ def show(value: Any, *, form: str, human: Callable[[Any], str]) -> None:
         raise
     except OSError as error:
         raise OutputError(f"standard output cannot be written: {error.strerror}") from error
+
+
+def yaml_of(value: Any) -> str:
+    return yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True).rstrip()
 
 
 def progress(text: str) -> None:

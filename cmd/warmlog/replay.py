@@ -3,6 +3,8 @@
 Examples:
   warmlog replay --at 03:12
   warmlog replay --at 1234 --about replica/team-a/pod-a -o yaml
+  warmlog replay --at 03:12 --about cb/team-a/kv-main    # an object, the status it showed, our last write to it
+  warmlog replay --at 03:12 --diff 03:15                 # what changed in between; with --about, of one object
   warmlog replay --at -1h --index      # also fold WARMLOG_KV: what each replica held
 
 Replaying to the same position gives the same bytes, for ever.
@@ -16,16 +18,19 @@ from typing import Any, Final
 import msgspec
 
 from eventstore import envelope, replay
-from eventstore.jetstream import kvlog
+from eventstore.jetstream import connect, kvlog
 from eventstore.jetstream import store as jetstream
-from handlers.prefixindex import views
-from warmlog import cli, flags, link, output, past, when
+from handlers.outcome import Key
+from handlers.prefixindex import policies, views
+from handlers.world import difference
+from warmlog import about, cli, flags, link, output, past, rewound, when, worldview
 
 FLAGS: Final = (
     *link.FLAGS,
     link.DIR,
     flags.Flag("at", "up to here: a sequence of WARMLOG, a time (UTC unless it says) or an age; empty is the end"),
     flags.Flag("about", "only this object (KIND/NAMESPACE/NAME) or replica (replica/TENANT/REPLICA)"),
+    flags.Flag("diff", "what differs between --at and this moment"),
     flags.Flag("index", "also fold WARMLOG_KV up to the newest moment at or before", "false", flags.boolean),
     output.FLAG,
 )
@@ -36,8 +41,10 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
 
     position: str
     time: str
-    first: int
-    events: int
+    first: int = 0
+    events: int = 0
+    object: Any = None
+    incomplete: str = ""
     replicas: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     policies: dict[str, Any] = {}
@@ -56,6 +63,11 @@ def chosen(about: str) -> tuple[str, str]:
     return kind.lower().partition(".")[0], name
 
 
+def asked(text: str) -> Key | None:
+    """The object that --about names; None for a replica and for nothing. Raises UsageError."""
+    return about.key(text, flag="--about: ") if text and chosen(text)[0] != "replica" else None
+
+
 def narrowed(entries: dict[str, Any], about: str, *kinds: str) -> dict[str, Any]:
     kind, name = chosen(about)
     if not about:
@@ -63,23 +75,63 @@ def narrowed(entries: dict[str, Any], about: str, *kinds: str) -> dict[str, Any]
     return {key: value for key, value in entries.items() if kind in kinds and key == name}
 
 
-async def look(values: flags.Values) -> Seen:
-    about = values["about"]
-    chosen(about)
-    at = None
-    if values["at"]:
-        try:
-            at = when.parse(values["at"], datetime.now(UTC))
-        except ValueError as error:
-            raise flags.UsageError(f"--at: {error}") from None
+def moment_of(values: flags.Values, name: str) -> when.When | None:
+    """Raises UsageError."""
+    if not values[name]:
+        return None
+    try:
+        return when.parse(values[name], datetime.now(UTC))
+    except ValueError as error:
+        raise flags.UsageError(f"--{name}: {error}") from None
+
+
+async def look(values: flags.Values) -> Seen | worldview.Differs:
+    key, at, other = asked(values["about"]), moment_of(values, "at"), moment_of(values, "diff")
+    if other is not None and chosen(values["about"])[0] == "replica":
+        raise flags.UsageError("--diff with --about takes an object, KIND/NAMESPACE/NAME; leave --about out for all")
     async with await link.open_link(values, "tool") as connection:
-        log = jetstream.JetStreamStore(connection)
-        world, replayed = await past.world_at(log, at)
-        extent = await log.extent()
-        moment, seen = "", None
-        if values["index"]:
-            known, _, used = await past.index_at(log, kvlog.JetStreamKV(connection), at or when.Sequence(extent.last))
-            moment, seen = str(used), views.snapshot(known)
+        if other is not None:
+            return await differ(connection, at, other, key)
+        if key is not None and key.kind not in policies.KINDS:
+            return await one_object(connection, at, key)
+        return await everything(values, connection, at)
+
+
+async def one_object(connection: connect.Connection, at: when.When | None, key: Key) -> Seen:
+    async with rewound.logs(connection) as found:
+        back = await rewound.world_at(found, at)
+    return Seen(
+        position=f"{back.world.incarnation}:{back.world.sequence}",
+        time=envelope.rfc3339(back.world.now_ns),
+        object=worldview.shown(back.world, key),
+        incomplete=worldview.incomplete(back),
+    )
+
+
+async def differ(
+    connection: connect.Connection, at: when.When | None, other: when.When, key: Key | None
+) -> worldview.Differs:
+    async with rewound.logs(connection) as found:
+        back, fore = [await rewound.world_at(found, one) for one in (at, other)]
+    if back.world.sequence > fore.world.sequence:
+        back, fore = fore, back
+    return worldview.Differs(
+        older=worldview.place(back.world),
+        newer=worldview.place(fore.world),
+        changes=difference.differences(back.world, fore.world, key),
+        incomplete=worldview.incomplete(back),
+    )
+
+
+async def everything(values: flags.Values, connection: connect.Connection, at: when.When | None) -> Seen:
+    about = values["about"]
+    log = jetstream.JetStreamStore(connection)
+    world, replayed = await past.world_at(log, at)
+    extent = await log.extent()
+    moment, seen = "", None
+    if values["index"]:
+        known, _, used = await past.index_at(log, kvlog.JetStreamKV(connection), at or when.Sequence(extent.last))
+        moment, seen = str(used), views.snapshot(known)
     return Seen(
         position=f"{extent.incarnation}:{replayed.last}",
         time=envelope.rfc3339(replayed.time_ns),
@@ -106,7 +158,17 @@ async def look(values: flags.Values) -> Seen:
     )
 
 
-def human(seen: Seen) -> str:
+def human(seen: Seen | worldview.Differs) -> str:
+    if isinstance(seen, worldview.Differs):
+        return "\n".join(worldview.lines_of_difference(seen))
+    if seen.object is not None:
+        return "\n".join(
+            [f"position {seen.position} of {seen.time}", *worldview.lines_of_object(seen.object, seen.incomplete)]
+        )
+    return human_world(seen)
+
+
+def human_world(seen: Seen) -> str:
     lines = [f"position {seen.position} of {seen.time}, {seen.events} events from #{seen.first} on"]
     for name, edge in seen.replicas.items():
         reason = f" ({edge.reason})" if edge.reason else ""

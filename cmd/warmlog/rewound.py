@@ -1,0 +1,86 @@
+"""The world of a moment, for tools: from the nearest keyframe before it, and the events since.
+
+A moment before everything that is kept whole is refused with the earliest one that is. A log whose beginning is gone
+and that has no keyframe is folded from where it begins, and the answer says so.
+
+Rules: design.md section 2, "Keyframes and retention".
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from eventstore import envelope, replay, store, streams
+from eventstore.jetstream import connect
+from eventstore.jetstream import store as jetstream
+from handlers.world import keyframe
+from handlers.world.fold import fold
+from handlers.world.state import World
+from subscribers import keyframing
+from warmlog import past, when
+
+
+class Logs(NamedTuple):
+    control: store.EventStore
+    snaps: store.EventStore
+
+
+class Rewound(NamedTuple):
+    """`since` is the first event that was not folded from the log but lies in a keyframe, plus one; 1 is the log's own
+    beginning. `whole` is False where what came before it is not known."""
+
+    world: World
+    since: int
+    whole: bool
+
+
+@contextlib.asynccontextmanager
+async def logs(connection: connect.Connection) -> AsyncIterator[Logs]:
+    control = jetstream.JetStreamStore(connection)
+    snaps = jetstream.JetStreamStore(connection, name=streams.SNAPSHOTS)
+    try:
+        yield Logs(control, snaps)
+    finally:
+        await control.close()
+        await snaps.close()
+
+
+async def world_at(found: Logs, at: when.When | None) -> Rewound:
+    """Folded up to `at` (None: the end). Raises ReplayError."""
+    await past.same_incarnation(found.control, at)
+    extent = await found.control.extent()
+    until: replay.Until = extent.last if at is None else past.until(at)
+    sequence = until if isinstance(until, int) else None
+    time_ns = None if isinstance(until, int) else replay.nanoseconds(until)
+    begun = await keyframing.nearest(found.control, found.snaps, sequence=sequence, time_ns=time_ns)
+    if begun is None and extent.first > 1:
+        await _refuse(found, at)
+    world = begun if begun is not None else World()
+    since = world.sequence + 1 if begun is not None else extent.first
+    await forward(found, world, until)
+    return Rewound(world, since, begun is not None or extent.first == 1)
+
+
+async def forward(found: Logs, world: World, until: replay.Until) -> World:
+    """The same world, folded on up to a later moment."""
+    incarnation = (await found.control.extent()).incarnation
+
+    def step(world: World, one: store.Stored) -> World:
+        fold(world, one, incarnation=incarnation)
+        return world
+
+    return (await replay.replay(found.control, step, world, until=until, after=world.sequence))[0]
+
+
+def copied(world: World) -> World:
+    """As it is now, whatever is folded on."""
+    return keyframe.freeze(world)
+
+
+async def _refuse(found: Logs, at: when.When | None) -> None:
+    head = await keyframing.earliest(found.control, found.snaps)
+    if head is not None and at is not None:
+        raise replay.ReplayError(
+            f"the world of that moment is not kept: the earliest is that of {envelope.rfc3339(head.time_ns)} "
+            f"(sequence {head.sequence})"
+        )
