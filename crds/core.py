@@ -15,6 +15,8 @@ from crds.meta import Condition, Metadata
 PODS: Final = "pods"
 SERVICES: Final = "services"
 NAMESPACES: Final = "namespaces"
+NODES: Final = "nodes"
+CONFIG_MAPS: Final = "configmaps"
 DEPLOYMENTS: Final = "deployments.apps"
 REPLICA_SETS: Final = "replicasets.apps"
 AUTOSCALERS: Final = "horizontalpodautoscalers.autoscaling"
@@ -35,7 +37,7 @@ class Terminated(Part, frozen=True):
 
 
 class Running(Part, frozen=True):
-    started_at: str = ""
+    started_at: str | None = None
 
 
 class ContainerState(Part, frozen=True):
@@ -89,8 +91,15 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return self.status.phase in ("Succeeded", "Failed")
 
 
+class TemplateMetadata(Part, frozen=True):
+    """API servers write `creationTimestamp: null` into templates: it is no object's metadata."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
 class PodTemplate(Part, frozen=True):
-    metadata: Metadata = Metadata()
+    metadata: TemplateMetadata = TemplateMetadata()
     spec: PodSpec = PodSpec()
 
 
@@ -151,3 +160,22 @@ class HorizontalPodAutoscaler(msgspec.Struct, frozen=True, rename="camel", omit_
 
 class Namespace(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     metadata: Metadata
+
+
+class Node(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Where Pods may run: only its labels are read."""
+
+    metadata: Metadata
+
+
+class ConfigMapData(Part, frozen=True):
+    """Of all that a ConfigMap may hold, the one part that is read."""
+
+    kernelcache: str = ""
+
+
+class ConfigMap(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """KServe's inferenceservice-config. No other ConfigMap is watched."""
+
+    metadata: Metadata
+    data: ConfigMapData = ConfigMapData()

@@ -53,7 +53,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):
-    """A merge patch of somebody else's object, with an optimistic lock: it fails when the object changed since."""
+    """A merge patch of somebody else's object, of exactly this uid, over the version that is there when it is written:
+    what handlers do not read may have changed since `resource_version`, which is only where the handler saw it."""
 
     key: Key
     uid: str
@@ -86,7 +87,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 def event_name(told: Told) -> str:
     """The name of the Kubernetes Event: the same for the same transition, whoever writes it."""
     said = "\n".join((told.uid, told.reason, told.transition)).encode()
-    return f"{told.about.name[:200]}.{hashlib.sha256(said).hexdigest()[:16]}"
+    return f"{told.about.name[:63].rstrip('-.')}.{hashlib.sha256(said).hexdigest()[:16]}"
 
 
 Intent = Apply | Status | Patch | Delete | Told

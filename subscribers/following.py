@@ -8,6 +8,7 @@ Rules: design.md sections 2 ("Positions") and 5 ("slices of at most 2 ms").
 
 import asyncio
 import heapq
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -20,7 +21,12 @@ from subscribers import keyframing
 
 log = structlog.get_logger()
 
-SLICE: Final = 200  # events
+SLICE: Final = 0.002  # seconds of folding before others may run
+LOOK: Final = 16  # events between two looks at the clock
+
+
+class Renewed(store.Unavailable):
+    """The world that somebody waited for is gone: the log is another one."""
 
 
 class Follower:
@@ -43,6 +49,7 @@ class Follower:
         self._folded, self._renewed, self._slice_done, self._marked = folded, renewed, slice_done, marked
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._asked = 0
+        self._anchor = 0  # monotonic, when the world's newest event was folded
 
     async def run(self) -> None:
         while True:
@@ -53,16 +60,8 @@ class Follower:
                 if not self.world.sequence:
                     await self._begin()
                 async for batch in self.store.read(after=self.world.sequence, follow=True):
-                    for at in range(0, len(batch), SLICE):
-                        for stored in batch[at : at + SLICE]:
-                            event = fold(self.world, stored, incarnation=extent.incarnation)
-                            if self.world.marked == stored.sequence:
-                                self._marked(self.world, stored)
-                            if event is not None:
-                                self._folded(event)
-                        self._release()
-                        self._slice_done()
-                        await asyncio.sleep(0)
+                    if batch:
+                        await self._take(batch, extent.incarnation)
                     self.behind = bool(batch)
                     if not batch:
                         self.caught_up.set()
@@ -73,6 +72,33 @@ class Follower:
                 self.behind = True
                 log.warning("log-unreadable", reason=str(error))
                 await asyncio.sleep(0.5)
+
+    async def _take(self, batch: list[store.Stored], incarnation: str) -> None:
+        """Fold in slices. What is told between them is told of a world that has come exactly so far."""
+        until = time.perf_counter() + SLICE
+        for at, stored in enumerate(batch):
+            event = fold(self.world, stored, incarnation=incarnation)
+            if self.world.marked == stored.sequence:
+                self._marked(self.world, stored)
+            if event is not None:
+                self._folded(event)
+            if at % LOOK == LOOK - 1 and time.perf_counter() > until:
+                self._sliced()
+                await asyncio.sleep(0)
+                until = time.perf_counter() + SLICE
+        self._sliced()
+        await asyncio.sleep(0)
+
+    def _sliced(self) -> None:
+        self._anchor = time.monotonic_ns()
+        self._release()
+        self._slice_done()
+
+    @property
+    def now_ns(self) -> int:
+        """The stream's clock: its newest time folded, and what has passed since. This process's own clock may say what
+        it likes, and jump."""
+        return self.world.now_ns + (time.monotonic_ns() - self._anchor if self._anchor else 0)
 
     async def _begin(self) -> None:
         """From the newest keyframe. The world is not replaced: who holds it already sees it filled."""
@@ -85,10 +111,15 @@ class Follower:
         log.warning("log-folded-again", reason=reason)
         self.world = World()
         self.caught_up.clear()
+        self._anchor = 0
+        waiting, self._waiting = self._waiting, []
+        for *_, future in waiting:
+            if not future.done():
+                future.set_exception(Renewed(f"the log was folded again: {reason}"))
         self._renewed(self.world)
 
     async def folded(self, sequence: int) -> None:
-        """Wait until an event of this sequence is in the world."""
+        """Wait until an event of this sequence is in the world. Raises Renewed when it never will be."""
         if sequence <= self.world.sequence:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -11,8 +11,10 @@ import argparse
 import asyncio
 import contextlib
 import os
+import random
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -22,18 +24,31 @@ import uvloop
 from eventstore import envelope, events, store, subjects
 from eventstore.jetstream import connect
 from eventstore.jetstream import store as jetstream
-from handlers.effects.lease import Lease
-from handlers.effects.worker import Worker
+from handlers.effects.cluster import ClusterError
+from handlers.effects.lease import PERIOD, Lease
 from handlers.outcome import Key
-from handlers.reconcile import Loop, Timer
 from handlers.world.state import World
 from subscribers import metrics
 from subscribers.following import Follower
-from subscribers.kubernetes.appending import Recorder
+from subscribers.kubernetes.appending import Deposed
 from subscribers.kubernetes.client import Client
 from subscribers.kubernetes.objects import Objects
-from subscribers.kubernetes.watcher import Watcher
-from warmlog import VERSION, certificates, cli, cluster, flags, health, keeping, link, logs, server, signals, systems
+from warmlog import (
+    VERSION,
+    certificates,
+    cli,
+    cluster,
+    controllermetrics,
+    flags,
+    health,
+    keeping,
+    leading,
+    link,
+    logs,
+    server,
+    signals,
+    systems,
+)
 
 log = structlog.get_logger()
 
@@ -41,6 +56,7 @@ FLAGS: Final = (
     *link.FLAGS,
     *cluster.FLAGS,
     flags.Flag("namespace", "where the Lease lives", "inference-cache-system"),
+    flags.Flag("lease-duration", "how long nobody leads after a leader was killed", "15s", flags.interval),
     flags.Flag("webhook-secret", "Secret that the webhook's certificate is kept in", "warmlog-webhook-tls"),
     flags.Flag("webhook-names", "names of the webhook's Service, with commas; its usual ones when empty"),
     flags.Flag("health-bind-address", "healthz, readyz, metrics", "127.0.0.1:8082", flags.address),
@@ -51,6 +67,7 @@ FLAGS: Final = (
     *logs.FLAGS,
 )
 LEASE: Final = "inference-cache-controller-leader-lock"
+RELEASE: Final = 2.0  # seconds that giving the Lease up may take
 
 
 class Controller:
@@ -74,25 +91,30 @@ class Controller:
             Key("leases.coordination.k8s.io", values["namespace"], LEASE),
             instance=self.instance,
             now=lambda: f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
+            floor=lambda: self.follower.world.epoch,
+            duration=values["lease-duration"],
+            margin=values["lease-duration"] / 3,
+            period=min(values["lease-duration"] / 7.5, PERIOD),
         )
-        self.loop: Loop | None = None  # while it leads
-        self.worker: Worker | None = None
-        self.watchers: list[Watcher] = []
+        self.term: leading.Term | None = None  # while it leads
+        self.registry = metrics.Registry()
+        self.tally = leading.Tally(self.registry)
+        controllermetrics.register(self)
+        self.keeping.register(self.registry)
         self._deposed = asyncio.Event()
 
     # What follows from the log ------------------------------------------------------------------------------------
 
     def _folded(self, event: events.Decoded) -> None:
-        if self.loop is None:
-            return
-        if isinstance(event.data, events.LeaderElected) and event.data.epoch > self.lease.epoch:
+        if isinstance(event.data, events.LeaderElected) and 0 < self.lease.epoch < event.data.epoch:
             log.warning("deposed", by=event.data.instance, epoch=event.data.epoch)
             self._deposed.set()
-        self.loop.folded(event)
+        if self.term is not None:
+            self.term.folded(event)
 
     def _slice(self) -> None:
-        if self.worker is not None:
-            self.worker.wake()
+        if self.term is not None:
+            self.term.wake()
 
     def _renewed(self, world: World) -> None:
         self._deposed.set()  # what was decided came from a world that is gone: begin again
@@ -102,62 +124,57 @@ class Controller:
     def leads(self) -> bool:
         return self.lease.leads and not self._deposed.is_set()
 
+    def may(self) -> bool:
+        """Whether to write: what cannot be recorded is not done."""
+        return self.leads() and self.connection.connected
+
     async def lead(self) -> None:
-        """Take the Lease and work until it is lost, or another epoch is seen."""
+        """Take the Lease and work until it is lost, or another epoch is seen. Raises what made going on useless."""
         await self.follower.caught_up.wait()
+        await self.connection.wait_connected()
         epoch = await self.lease.hold()
-        self._deposed.clear()
-        log.info("leading", epoch=epoch)
-        elected = events.LeaderElected(epoch=epoch, instance=self.instance)
-        appended = await self.append(elected, f"{epoch}:{self.instance}", subjects.LEADER)
-        await self.follower.folded(appended.sequence)
-        world = self.follower.world
-        self.loop = Loop(self.systems, world)
-        recorder = Recorder(self.log, world, instance=self.instance, epoch=epoch, folded=self.follower.folded)
-        self.watchers = [Watcher(self.client, kind, recorder) for kind in sorted(self.loop.kinds)]
-        self.worker = Worker(self.loop, self.objects, self.log, epoch=epoch, instance=self.instance, leads=self.leads)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                working = [tasks.create_task(one.run()) for one in self.watchers]
-                working.append(tasks.create_task(self.worker.run()))
-                working.append(tasks.create_task(self._timers(self.loop, epoch)))
-                working.append(tasks.create_task(self._begin(self.loop)))
-                working.append(tasks.create_task(self._certificates().keep()))
-                ends = [asyncio.create_task(self.lease.keep()), asyncio.create_task(self._deposed.wait())]
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                for task in (*working, *ends):
-                    task.cancel()
+            self._deposed.clear()
+            log.info("leading", epoch=epoch)
+            elected = events.LeaderElected(epoch=epoch, instance=self.instance)
+            appended = await self.append(elected, f"{epoch}:{self.instance}:{time.time_ns()}", subjects.LEADER)
+            await self.follower.folded(appended.sequence)
+            await self._work(epoch)
         finally:
-            self.loop, self.worker, self.watchers = None, None, []
-            self.lease.epoch = 0
+            if self.term is not None:
+                self.term.count()
+            self.term = None
             log.info("not leading any more", epoch=epoch)
+            with contextlib.suppress(ClusterError, TimeoutError):
+                async with asyncio.timeout(RELEASE):
+                    await self.lease.release()
+
+    async def _work(self, epoch: int) -> None:
+        self.term = leading.Term(
+            epoch=epoch,
+            instance=self.instance,
+            systems=self.systems,
+            client=self.client,
+            follower=self.follower,
+            lease=self.lease,
+            leads=self.leads,
+            may=self.may,
+            append=self.append,
+            certificates=lambda: self._certificates().keep(),
+            tally=self.tally,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            working = tasks.create_task(self.term.run())
+            ends = [tasks.create_task(self.lease.keep()), tasks.create_task(self._deposed.wait())]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for task in (working, *ends):
+                task.cancel()
 
     def _certificates(self) -> certificates.Keeper:
         namespace = self.values["namespace"]
         usual = [f"warmlog-webhook.{namespace}.svc", f"warmlog-webhook.{namespace}.svc.cluster.local"]
         names = [name for name in self.values["webhook-names"].split(",") if name] or usual
         return certificates.Keeper(self.objects, Key("secrets", namespace, self.values["webhook-secret"]), names)
-
-    async def _begin(self, loop: Loop) -> None:
-        """When every kind was listed in this epoch, look at everything once."""
-        while not all(watcher.machine.lists for watcher in self.watchers) or not loop.ready:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-        loop.begin()
-        self._slice()
-
-    async def _timers(self, loop: Loop, epoch: int) -> None:
-        """Deadlines that the world asked for: the leader's clock says when, the event says that it was so."""
-        while True:
-            due = loop.due(time.time_ns())
-            for timer in due:
-                await self._fire(timer, epoch)
-            await asyncio.sleep(0.1)
-
-    async def _fire(self, timer: Timer, epoch: int) -> None:
-        data = events.TimerFired(handler=timer.handler, key=str(timer.key), due_ns=timer.due_ns, epoch=epoch)
-        said = f"{timer.handler}:{timer.key}:{timer.due_ns}"
-        with contextlib.suppress(store.Unavailable):
-            await self.append(data, said, subjects.timer_subject(timer.handler))
 
     async def append(self, data: events.Event, said: str, subject: str) -> store.Appended:
         name = events.name_of(data).removeprefix(envelope.PREFIX).removesuffix(".v1")
@@ -182,40 +199,68 @@ class Controller:
         reasons = []
         if not self.follower.caught_up.is_set():
             reasons.append("the control log is still being read")
-        notes = [f"{one.kind}: {one.trouble}" for one in self.watchers if one.trouble]
-        notes.append(f"leading with epoch {self.lease.epoch}" if self.leads() else "standby")
+        notes = [f"leading with epoch {self.lease.epoch}" if self.leads() else "standby"]
+        if self.lease.trouble:
+            notes.append(f"lease: {self.lease.trouble}")
+        for one in self.term.watchers if self.term is not None else ():
+            if one.state == "absent":
+                notes.append(f"{one.kind}: the API server does not know this kind")
+            elif one.trouble:
+                notes.append(f"{one.kind}: {one.trouble}")
         return health.Readiness(not reasons, reasons, notes)
 
     async def serve(self, stop: asyncio.Event) -> None:
-        registry = metrics.Registry()
-        self.keeping.register(registry)
         where = self.values["health-bind-address"]
-        async with health.serving(where, self.readiness, metrics=registry.render) as port:
+        async with health.serving(where, self.readiness, metrics=self.registry.render) as port:
             log.info("listening", health=port, version=VERSION, cluster=self.client.host)
             async with asyncio.TaskGroup() as tasks:
-                following = tasks.create_task(self.follower.run())
-                kept = tasks.create_task(self.keeping.run())
-                ended = tasks.create_task(link.ended(self.connection))
-                leading = tasks.create_task(self._life())
+                running = [
+                    tasks.create_task(self._life()),
+                    tasks.create_task(self.follower.run()),
+                    tasks.create_task(self.keeping.run()),
+                    tasks.create_task(link.ended(self.connection)),
+                ]
                 await stop.wait()
-                for task in (leading, following, kept, ended):
+                running[0].cancel()  # it gives the Lease up, while the log is still followed
+                await asyncio.wait(running[:1])
+                for task in running[1:]:
                     task.cancel()
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(2):
-                    await self.lease.release()
             await self.keeping.close()
             await self.log.close()
         log.info("stopped")
 
     async def _life(self) -> None:
-        await self.follower.caught_up.wait()
-        await self.tell_settings()
+        """Lead whenever it can. Ends with what an operator has to put right."""
+        await self._persistently(self.tell_settings)
+        while True:
+            await self._persistently(self.lead)
+
+    async def _persistently(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Until it succeeds once. What a log cannot do now is tried again, and so is a defect of ours, more slowly."""
+        pause = 0.5
         while True:
             try:
-                await self.lead()
-            except* store.Unavailable as away:
-                log.warning("the log takes nothing now", reason=str(away.exceptions[0]))
-                await asyncio.sleep(1.0)
+                await work()
+            except Exception as error:
+                causes = leaves(error)
+                if any(isinstance(one, store.Misconfigured) for one in causes):
+                    raise
+                passing = all(isinstance(one, (store.StoreError, Deposed)) for one in causes)
+                if passing:
+                    log.warning("leading-interrupted", reason=str(causes[0]) or type(causes[0]).__name__)
+                else:
+                    log.exception("leading-defect")
+                pause = min(2 * pause, 30.0) if not passing else 1.0
+                await asyncio.sleep(pause * (0.5 + random.random()))
+            else:
+                return
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions of a group of groups."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for one in error.exceptions for leaf in leaves(one)]
+    return [error]
 
 
 async def start(values: flags.Values) -> int:

@@ -7,6 +7,7 @@ done.
 Rules: design.md section 5 ("two believe they lead").
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from eventstore import events
@@ -22,19 +23,24 @@ class Foreign(ClusterError):
     """The object belongs to somebody else."""
 
 
-async def carry_out(cluster: Cluster, intent: Intent, *, now_ns: int) -> tuple[Key, str, Object, Written]:
-    """Target, verb, body and result. Raises ClusterError."""
+class Stopped(Exception):
+    """We lead no more; nothing was written."""
+
+
+async def carry_out(
+    cluster: Cluster, intent: Intent, *, now_ns: int, may: Callable[[], bool] = lambda: True
+) -> tuple[Key, str, Object, Written]:
+    """Target, verb, body and result. `may` is asked again right before a write that took a read. Raises ClusterError,
+    Stopped."""
     target, verb, body = described(intent)
     written = Written("", "", 0)
     match intent:
         case Apply():
-            written = await _apply(cluster, intent)
+            written = await _apply(cluster, intent, may)
         case Status():
-            written = await _status(cluster, intent)
+            written = await _status(cluster, intent, may)
         case Patch():
-            locked = {"uid": intent.uid, "resourceVersion": intent.resource_version}
-            metadata = {**intent.patch.get("metadata", {}), **locked}
-            written = await cluster.patch(intent.key, {**intent.patch, "metadata": metadata})
+            written = await _patch(cluster, intent, may)
         case Delete():
             await cluster.delete(intent.key, uid=intent.uid, resource_version=intent.resource_version)
             written = Written(intent.uid, "", 0)
@@ -60,21 +66,53 @@ def described(intent: Intent) -> tuple[Key, str, Object]:
             return key, "event", body
 
 
-async def _apply(cluster: Cluster, intent: Apply) -> Written:
+async def _apply(cluster: Cluster, intent: Apply, may: Callable[[], bool]) -> Written:
+    """The uid of what was read goes along: an object that took its place in between is not touched."""
     live = await cluster.get(intent.key)
+    body = intent.body
     if live is not None:
         owners = live.get("metadata", {}).get("ownerReferences") or []
         if not any(one.get("controller") and one.get("uid") == intent.owner for one in owners):
             raise Foreign(409, "Foreign", f"{intent.key} exists and is not owned by {intent.owner}; it is left alone")
-    return await cluster.apply(intent.key, intent.body)
+        body = {**body, "metadata": {**body.get("metadata", {}), "uid": live["metadata"]["uid"]}}
+    _still(may)
+    return await cluster.apply(intent.key, body)
 
 
-async def _status(cluster: Cluster, intent: Status) -> Written:
-    """A status is replaced whole; the object is read for the version that it is written over, and compared by uid."""
-    live = await cluster.get(intent.key)
-    if live is None or live.get("metadata", {}).get("uid") != intent.uid:
-        raise ClusterError(404, "NotFound", f"{intent.key} with uid {intent.uid} is gone")
+async def _status(cluster: Cluster, intent: Status, may: Callable[[], bool]) -> Written:
+    """A status is replaced whole; the object is read for the version that it is written over, and compared by uid. One
+    that is so already is not written: an earlier write of it was not recorded."""
+    live = await _same(cluster, intent.key, intent.uid)
+    if live.get("status") == intent.status:
+        return _as_read(live)
+    _still(may)
     return await cluster.status(intent.key, {**live, "status": intent.status})
+
+
+async def _patch(cluster: Cluster, intent: Patch, may: Callable[[], bool]) -> Written:
+    """Over the version that is there now: the world does not know it, for what handlers do not read is not told."""
+    live = await _same(cluster, intent.key, intent.uid)
+    locked = {"uid": intent.uid, "resourceVersion": live["metadata"].get("resourceVersion", "")}
+    _still(may)
+    metadata = {**intent.patch.get("metadata", {}), **locked}
+    return await cluster.patch(intent.key, {**intent.patch, "metadata": metadata})
+
+
+async def _same(cluster: Cluster, key: Key, uid: str) -> Object:
+    live = await cluster.get(key)
+    if live is None or live.get("metadata", {}).get("uid") != uid:
+        raise ClusterError(404, "NotFound", f"{key} with uid {uid} is gone")
+    return live
+
+
+def _as_read(live: Object) -> Written:
+    metadata = live["metadata"]
+    return Written(metadata["uid"], str(metadata.get("resourceVersion", "")), int(metadata.get("generation", 0)))
+
+
+def _still(may: Callable[[], bool]) -> None:
+    if not may():
+        raise Stopped
 
 
 async def _create(cluster: Cluster, key: Key, body: Object) -> Written:

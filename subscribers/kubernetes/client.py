@@ -83,19 +83,23 @@ class Client:
             else:
                 path = self._kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
                 await config.load_kube_config(path, context=self._context or None, client_configuration=settings)
-        except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as error:
+            made = client.ApiClient(settings)  # reads certificates: half a file is an OSError here
+        except Exception as error:  # loaders of files and plugins raise whatever they like
             raise Unconfigured(f"no cluster: {' '.join(str(error).split())}; give --kubeconfig") from None
-        old, self._api = self._api, client.ApiClient(settings)
+        old, self._api = self._api, made
         self._files = _stamps(settings.ssl_ca_cert, settings.cert_file, settings.key_file)
         self.made += 1
         if old is not None:
             await old.close()
 
     async def _renew(self, made: int) -> None:
-        """Make the connection anew, once for all who found it stale."""
+        """Make the connection anew, once for all who found it stale. Raises ClusterError when it cannot be made."""
         async with self._making:
             if self.made == made:
-                await self._make()
+                try:
+                    await self._make()
+                except Unconfigured as error:
+                    raise ClusterError(0, "NoCredentials", str(error)) from None
 
     async def request(
         self,
@@ -124,7 +128,7 @@ class Client:
                 continue
             break
         if found.status >= 300:
-            raise refusal(found, float(after) if after.isdigit() else 0.0)
+            raise refusal(found, _seconds(after))
         return found
 
     @asynccontextmanager
@@ -139,7 +143,8 @@ class Client:
             if response.status == 401:
                 await self._renew(made)
             if response.status >= 300:
-                raise refusal(Answer(response.status, await response.read()), 0.0)
+                after = _seconds(response.headers.get("Retry-After", ""))
+                raise refusal(Answer(response.status, await response.read()), after)
             yield response
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _unanswered(error) from error
@@ -193,6 +198,11 @@ def _stamps(*names: str | None) -> tuple[tuple[str, float], ...]:
             except OSError:
                 found.append((name, 0.0))
     return tuple(found)
+
+
+def _seconds(after: str) -> float:
+    """Of a Retry-After header; a date, or nothing, is 0: the caller's own pause."""
+    return float(after) if after.isdecimal() else 0.0
 
 
 class _Status(msgspec.Struct):

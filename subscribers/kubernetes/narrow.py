@@ -26,6 +26,8 @@ ANNOTATIONS: Final[dict[str, frozenset[str]]] = {
     core.DEPLOYMENTS: frozenset(),
 }
 _OURS: Final = ("inferencecache.io/", "worker.gpustack.ai/", "kvcache.gpustack.ai/", "serving.kserve.io/")
+#: Bytes of a narrow object; an event may have a little more (eventstore.envelope.MAX_BYTES).
+LARGEST: Final = 240 * 1024
 _FLAG: Final = re.compile(r"--?[A-Za-z][A-Za-z0-9._-]*")
 
 
@@ -52,6 +54,7 @@ class _Any(msgspec.Struct):
     metadata: _Meta = _Meta()
 
 
+_encode = msgspec.json.Encoder().encode
 _identity = msgspec.json.Decoder(_Any).decode
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 
@@ -64,12 +67,20 @@ def narrow(kind: str, raw: bytes | msgspec.Raw) -> Narrow:
         decoder = _decoders.setdefault(kind, msgspec.json.Decoder(kinds.KINDS[kind].struct))
     try:
         value: msgspec.Struct = decoder.decode(raw)
-    except msgspec.ValidationError as error:
-        bare = {"metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
-        return Narrow(meta.namespace, meta.name, meta.uid, meta.resource_version, bare, None, str(error))
+    except msgspec.ValidationError:
+        return _blank(kind, meta)
     document = _safe(kind, msgspec.to_builtins(value))
+    if memoryview(raw).nbytes > LARGEST and len(_encode(document)) > LARGEST:
+        return _blank(kind, meta)
     told, problem = kinds.decode(kind, document)
     return Narrow(meta.namespace, meta.name, meta.uid, meta.resource_version, document, told, problem)
+
+
+def _blank(kind: str, meta: _Meta) -> Narrow:
+    """An object that cannot be told: it exists, and nothing in it is taken for a fact, not even a default. What is told
+    of it decodes nowhere, here no more than in the world."""
+    told, problem = kinds.decode(kind, {})
+    return Narrow(meta.namespace, meta.name, meta.uid, meta.resource_version, {}, told, problem)
 
 
 def _safe(kind: str, document: Object) -> Object:
