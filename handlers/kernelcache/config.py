@@ -1,0 +1,208 @@
+"""Kernel Cache's configuration: the JSON under `kernelcache` in ConfigMap inferenceservice-config.
+
+One that cannot be used is told in one line and changes nothing: the last good one stays (the fold keeps it, see
+handlers.world.kinds), and where there never was one, Kernel Cache is off. Serving is not touched by either.
+
+Rules: spec/kernelcache.md section 7. Keys that nobody knows are noted, not refused: the ConfigMap belongs to KServe.
+"""
+
+import re
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from crds import core
+from handlers.kernelcache import names
+from handlers.world.reader import Reader
+
+
+class ConfigError(ValueError):
+    """One line: key, value, what is expected."""
+
+
+class KeyRef(msgspec.Struct, frozen=True):
+    name: str = ""
+    key: str = ""
+
+
+class RoleRef(msgspec.Struct, frozen=True):
+    kind: str = ""
+    name: str = ""
+
+
+class Auth(msgspec.Struct, frozen=True, rename="camel"):
+    type: str = "none"
+    token_ttl_seconds: int = msgspec.field(default=600, name="tokenTTLSeconds")
+    push_role_ref: RoleRef | None = None
+    pull_role_ref: RoleRef | None = None
+
+
+class Registry(msgspec.Struct, frozen=True, rename="camel"):
+    endpoint: str = ""
+    insecure: bool = False
+    ca_config_map_ref: KeyRef | None = None
+    auth: Auth = Auth()
+
+
+class Certificates(msgspec.Struct, frozen=True, rename="camel"):
+    signing_profile_ref: str = ""
+    trust_bundle: str = ""
+    trust_bundle_key: str = "ca.crt"
+    subject_regexp: str = ""
+
+
+class Security(msgspec.Struct, frozen=True, rename="camel"):
+    mode: str = "none"
+    failure_policy: str = "reject"
+    cert: Certificates | None = None
+
+
+class Prefetch(msgspec.Struct, frozen=True):
+    enabled: bool = False
+
+
+class Config(msgspec.Struct, frozen=True, rename="camel"):
+    enabled: bool = False
+    default_sidecar_injection: bool = True
+    default_mount_type: str = "oci"
+    default_node_group: str = ""
+    job_namespace: str = "kserve-kernelcache-jobs"
+    mcv_image: str = "kserve/kserve-mcv:latest-minimal"
+    prefetch_image: str = "registry.access.redhat.com/ubi9/ubi-minimal:latest"
+    registry: Registry = Registry()
+    artifact_security: Security = Security()
+    abandoned_capture_policy: str = "retain"
+    job_ttl_seconds_after_finished: int = msgspec.field(default=600, name="jobTTLSecondsAfterFinished")
+    mcv_capture_readiness_timeout_seconds: int = 600
+    reconcile_interval_seconds: int = 300
+    runtime_image_prefetch: Prefetch = Prefetch()
+
+
+class Standing(NamedTuple):
+    """The configuration in force. `problem` says why the newest one is not, or which of its keys nobody knows."""
+
+    config: Config
+    problem: str = ""
+
+
+_ENDPOINT: Final = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)(:[0-9]{1,5})?")
+_BUNDLE: Final = re.compile(r"[^/\s]+/[^/\s]+")
+
+
+def read(text: str) -> Config:
+    """Raises ConfigError."""
+    try:
+        config = msgspec.json.decode(text or "{}", type=Config)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ConfigError(f"{names.CONFIG_KEY}: {error}") from None
+    for problem in _problems(config):
+        raise ConfigError(problem)
+    return config
+
+
+def _problems(config: Config) -> list[str]:
+    found = []
+    for key, value, allowed in (
+        ("defaultMountType", config.default_mount_type, ("oci",)),
+        ("abandonedCapturePolicy", config.abandoned_capture_policy, ("retain", "delete")),
+        ("artifactSecurity.mode", config.artifact_security.mode, ("none", "cert")),
+        ("artifactSecurity.failurePolicy", config.artifact_security.failure_policy, ("reject",)),
+        ("registry.auth.type", config.registry.auth.type, ("none", "serviceAccountToken")),
+    ):
+        if value not in allowed:
+            found.append(f"{key} is {value[:80]!r}; it must be {' or '.join(allowed)}")
+    for key, number, least in (
+        ("jobTTLSecondsAfterFinished", config.job_ttl_seconds_after_finished, 0),
+        ("mcvCaptureReadinessTimeoutSeconds", config.mcv_capture_readiness_timeout_seconds, 1),
+        ("reconcileIntervalSeconds", config.reconcile_interval_seconds, 1),
+    ):
+        if number < least:
+            found.append(f"{key} is {number}; it must be {least} or more")
+    for key, text in (("jobNamespace", config.job_namespace), ("mcvImage", config.mcv_image),
+                      ("prefetchImage", config.prefetch_image)):  # fmt: skip
+        if not text.strip():
+            found.append(f"{key} must not be empty")
+    return [*found, *_registry(config.registry), *_security(config.artifact_security)]
+
+
+def _registry(registry: Registry) -> list[str]:
+    found = []
+    if registry.endpoint and not _ENDPOINT.fullmatch(registry.endpoint):
+        found.append(f"registry.endpoint is {registry.endpoint[:80]!r}; write host or host:port, no scheme and no path")
+    authority = registry.ca_config_map_ref
+    if authority is not None and not (authority.name and authority.key):
+        found.append("registry.caConfigMapRef needs name and key")
+    if registry.auth.type != "serviceAccountToken":
+        return found
+    if not registry.endpoint:
+        found.append("registry.endpoint is required with registry.auth.type serviceAccountToken")
+    for key, role in (("pushRoleRef", registry.auth.push_role_ref), ("pullRoleRef", registry.auth.pull_role_ref)):
+        if role is None or not role.name or role.kind not in ("Role", "ClusterRole"):
+            found.append(f"registry.auth.{key} needs a name, and kind Role or ClusterRole")
+    if not 600 <= registry.auth.token_ttl_seconds <= 3600:
+        found.append(f"registry.auth.tokenTTLSeconds is {registry.auth.token_ttl_seconds}; it must be 600 to 3600")
+    return found
+
+
+def _security(security: Security) -> list[str]:
+    if security.mode != "cert":
+        return []
+    cert = security.cert or Certificates()
+    found = []
+    if not cert.signing_profile_ref:
+        found.append("artifactSecurity.cert.signingProfileRef is required in mode cert")
+    if not _BUNDLE.fullmatch(cert.trust_bundle):
+        found.append("artifactSecurity.cert.trustBundle must be <namespace>/<name> in mode cert")
+    if not cert.subject_regexp:
+        return [*found, "artifactSecurity.cert.subjectRegexp is required in mode cert"]
+    try:
+        re.compile(cert.subject_regexp)
+    except (re.error, RecursionError, OverflowError) as error:
+        found.append(f"artifactSecurity.cert.subjectRegexp is no regular expression: {error}")
+    return found
+
+
+_PARTS: Final[dict[str, Any]] = {
+    "registry": Registry,
+    "registry.auth": Auth,
+    "artifactSecurity": Security,
+    "artifactSecurity.cert": Certificates,
+    "runtimeImagePrefetch": Prefetch,
+}
+
+
+def unknown(text: str) -> list[str]:
+    """Keys of a good configuration that nobody reads."""
+    try:
+        return _unread(msgspec.json.decode(text or "{}"), Config, "")
+    except (msgspec.MsgspecError, RecursionError):
+        return []
+
+
+def _unread(value: Any, struct: Any, at: str) -> list[str]:
+    known = {one.encode_name for one in msgspec.structs.fields(struct)}
+    found = []
+    for key, one in value.items():
+        if key not in known:
+            found.append(at + key)
+        elif at + key in _PARTS and isinstance(one, dict):
+            found += _unread(one, _PARTS[at + key], f"{at}{key}.")
+    return found
+
+
+def standing(world: Reader, namespace: str) -> Standing:
+    """Of the world, which keeps the last good ConfigMap and why the newest is not it. Raises Unlisted."""
+    known = world.get(core.CONFIG_MAPS, namespace, names.CONFIG_MAP)
+    if known is None:
+        return Standing(Config())
+    said = f"ConfigMap {namespace}/{names.CONFIG_MAP} cannot be used: {known.problem}" if known.problem else ""
+    if known.value is None:
+        return Standing(Config(), said)
+    text = known.value.data.kernelcache
+    try:
+        config = read(text)
+    except ConfigError as error:  # read live, when the world did not judge it
+        return Standing(Config(), f"ConfigMap {namespace}/{names.CONFIG_MAP} cannot be used: {error}")
+    if not said and (keys := unknown(text)):
+        said = f"ConfigMap {namespace}/{names.CONFIG_MAP}: nobody knows {', '.join(keys)}"
+    return Standing(config, said)
