@@ -5,34 +5,21 @@ raises Wrong.
 """
 
 import asyncio
-import json
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
-
-import yaml
 
 from crds import core
 from crds.cachebackend import CACHE_BACKENDS
 from handlers.outcome import Object
-from warmlog import lab, labkube
+from warmlog import lab, labkube, labobjects
 from warmlog.children import together
 from warmlog.demoasking import Wrong
 from warmlog.demoengines import Engines
 
-BACKEND: Final = "chat"
-ABOUT: Final = f"cachebackend/{lab.TENANT}/{BACKEND}"
+ABOUT: Final = f"cachebackend/{lab.TENANT}/{labobjects.BACKEND}"
 MARK: Final = "inferencecache.io/injected-by"
 FLAG: Final = "--kv-transfer-config"
 WIRED: Final = ("engine-a", "engine-b")  # vLLM's; engine-c is SGLang's and nobody's
-MANIFEST: Final = f"""
-apiVersion: inferencecache.io/v1alpha1
-kind: CacheBackend
-metadata: {{name: {BACKEND}, namespace: {lab.TENANT}}}
-spec:
-  runtime: VLLM
-  type: LMCache
-  engineSelector: {{matchLabels: {{app: vllm}}}}
-"""
 OUTAGE: Final = 1.5  # seconds
 #: A status follows within: a summary each second, and counts alone are written at most every 5 s.
 FOLLOWS: Final = 12.0
@@ -70,8 +57,8 @@ class Cluster:
 
     async def declare(self) -> None:
         self.story.step("kubectl apply: a CacheBackend for vLLM, then three engines, each a Deployment")
-        told = await self.kube.kubectl.apply(yaml.safe_load(MANIFEST))
-        told += await self.kube.kubectl.apply(*(deployment(spec) for spec in lab.ENGINES))
+        told = await self.kube.kubectl.apply(labobjects.backend())
+        told += await self.kube.kubectl.apply(*(labobjects.deployment(spec) for spec in lab.ENGINES))
         self.story.say("\n".join(told))
         for spec in lab.ENGINES:
             pod = await self._pod(spec.name)
@@ -113,7 +100,7 @@ class Cluster:
 
     async def _scaled(self) -> None:
         """Watches and webhook are alive: one more Pod is wired, and counted."""
-        await self.kube.kubectl.apply({**deployment(lab.ENGINES[1], replicas=2)})
+        await self.kube.kubectl.apply(labobjects.deployment(lab.ENGINES[1], replicas=2))
         loop = asyncio.get_running_loop()
         started = loop.time()
 
@@ -142,7 +129,7 @@ class Cluster:
         """What admission made of the Pod. Raises Wrong."""
         metadata, container = pod["metadata"], pod["spec"]["containers"][0]
         words, mark = container["args"], (metadata.get("annotations") or {}).get(MARK, "")
-        wanted = f"{lab.TENANT}/{BACKEND}" if spec.name in WIRED else ""
+        wanted = f"{lab.TENANT}/{labobjects.BACKEND}" if spec.name in WIRED else ""
         if mark != wanted or (FLAG in words) != bool(wanted):
             raise Wrong(f"Pod {metadata['name']} was to be wired to {wanted or 'nothing'}: {mark!r}, {words}")
         if quiet:
@@ -156,7 +143,9 @@ class Cluster:
         self.story.say(f"  + {MARK}: {mark}")
 
     async def _status(self) -> dict[str, Any]:
-        found: dict[str, Any] = (await self.kube.get(CACHE_BACKENDS, lab.TENANT, BACKEND)).get("status") or {}
+        found: dict[str, Any] = (await self.kube.get(CACHE_BACKENDS, lab.TENANT, labobjects.BACKEND)).get(
+            "status"
+        ) or {}
         return found
 
     async def _condition(self, status: str, reason: str) -> dict[str, Any]:
@@ -184,30 +173,3 @@ class Cluster:
 
     async def _show(self) -> None:
         self.story.say("$ kubectl get cachebackends\n" + await self.kube.kubectl.table(CACHE_BACKENDS, lab.TENANT))
-
-
-def deployment(spec: lab.EngineSpec, *, replicas: int = 1) -> Object:
-    """An engine as its owner would write it; nothing in it knows of a cache."""
-    vllm = spec.form.startswith("vllm")
-    events = {"publisher": "zmq", "endpoint": "tcp://*:5557"}
-    if vllm:
-        events = {"enable_kv_cache_events": True, **events}  # type: ignore[dict-item]
-    if spec.replay:
-        events["replay_endpoint"] = "tcp://*:5657"
-    model = "--model" if vllm else "--model-path"
-    container = {
-        "name": "vllm" if vllm else "sglang",
-        "image": "vllm/vllm-openai" if vllm else "lmsysorg/sglang",
-        "args": [f"{model}={lab.MODEL}", "--kv-events-config", json.dumps(events)],
-    }
-    labels = {"app": "vllm" if vllm else "sglang", "engine": spec.name}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": spec.name, "namespace": lab.TENANT},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"engine": spec.name}},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-        },
-    }

@@ -1,8 +1,11 @@
-"""Everything on a laptop, until Ctrl-C: nats-server, three simulated engines with subscribers, a server.
+"""Everything on a laptop, until Ctrl-C: nats-server, Kubernetes, controller, webhook, simulated engines, a server.
 
 State lies under --dir; all sockets are on loopback; NATS asks for a token that is generated at every start. While it
 runs, `warmlog events`, `replay` and `lookup` find it without flags. --engines=false starts no simulated engines: point
 your own subscriber at the printed address. --policies DIR takes CachePolicy and CacheTenant manifests.
+
+Kubernetes is devkube (in memory: its objects are gone when dev ends), or the kube-apiserver of $KUBEBUILDER_ASSETS. In
+it stand a CacheBackend and a Pod for each simulated engine; --kubernetes none does without.
 """
 
 import argparse
@@ -14,11 +17,15 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from warmlog import cli, flags, lab, link, manifests, natsserver, place, signals
+from crds import core
+from handlers.effects.cluster import ClusterError
+from handlers.outcome import Key
+from warmlog import cli, flags, kubectl, lab, labkube, labobjects, link, manifests, natsserver, place, signals
 
 FLAGS: Final = (
     link.DIR,
     flags.Flag("engines", "start the three simulated engines", "true", flags.boolean),
+    labkube.FLAG,
     flags.Flag("policies", "directory of CachePolicy and CacheTenant manifests (YAML), read at start"),
     flags.Flag("nats-port", "port of nats-server (0 picks a free one)", "0", flags.at_least(0)),
     flags.Flag("lookup-port", "port of LookupRoute (0 picks a free one)", "0", flags.at_least(0)),
@@ -29,16 +36,28 @@ async def stay(values: flags.Values, directory: Path) -> int:
     stop = signals.told()
     if values["policies"]:
         manifests.read(Path(values["policies"]))  # a wrong one is told before anything is started
-    async with lab.Lab(directory) as laboratory:
-        await signals.unless(stop, begin(values, laboratory))
+    async with contextlib.AsyncExitStack() as closing:
+        laboratory = await closing.enter_async_context(lab.Lab(directory))
+        kube = None
+        if values["kubernetes"] != "none":
+            kube = labkube.Kube(laboratory, labkube.chosen(values["kubernetes"]))
+            closing.push_async_callback(kube.close)
+        await signals.unless(stop, begin(values, laboratory, kube))
         if stop.is_set():
             return 0
-        note = place.Note(os.getpid(), laboratory.nats_url, laboratory.token, laboratory.lookup, laboratory.admin)
+        note = place.Note(
+            os.getpid(),
+            laboratory.nats_url,
+            laboratory.token,
+            laboratory.lookup,
+            laboratory.admin,
+            str(kube.kubeconfig) if kube else "",
+        )
         place.write(directory, note)
         try:
             print(f"LookupRoute   {note.lookup}/v1/lookup\nsnapshot      {note.admin}/snapshot", flush=True)
             print(f"logs          {directory / 'logs'}\n\nTry:", flush=True)
-            for line in suggestions(laboratory, directory, values):
+            for line in suggestions(laboratory, directory, values, note):
                 print(f"  {line}")
             print("\nCtrl-C stops it all.", flush=True)
             await watch(laboratory, stop)
@@ -47,7 +66,7 @@ async def stay(values: flags.Values, directory: Path) -> int:
     return 0
 
 
-def suggestions(laboratory: lab.Lab, directory: Path, values: flags.Values) -> list[str]:
+def suggestions(laboratory: lab.Lab, directory: Path, values: flags.Values, note: place.Note) -> list[str]:
     """Lines that work as they are printed, from the shell that started this."""
     program = shlex.quote(sys.argv[0])
     here = f" --dir {shlex.quote(str(directory))}" if values["dir"] else ""
@@ -58,22 +77,48 @@ def suggestions(laboratory: lab.Lab, directory: Path, values: flags.Values) -> l
     lines += [
         f"{program} lookup{here} --tenant-id {lab.TENANT} --model-id {lab.MODEL} --token-ids 1..256 --explain",
         f"{program} events{here} --type replica.observed",
-        f"{program} subscriber --server {laboratory.nats_url} --nats-token-file {directory / 'token'} "
-        f"--tenant-id {lab.TENANT} --model-id {lab.MODEL} --replica-id mine --engine-endpoint tcp://127.0.0.1:5557",
     ]
+    if note.kubeconfig and (command := kubectl.find()):
+        lines.append(
+            f"{shlex.quote(str(command))} --kubeconfig {shlex.quote(note.kubeconfig)} -n {lab.TENANT} get cb,pods"
+        )
+    lines.append(
+        f"{program} subscriber --server {laboratory.nats_url} --nats-token-file {directory / 'token'} "
+        f"--tenant-id {lab.TENANT} --model-id {lab.MODEL} --replica-id mine --engine-endpoint tcp://127.0.0.1:5557"
+    )
     return lines
 
 
-async def begin(values: flags.Values, laboratory: lab.Lab) -> None:
+async def begin(values: flags.Values, laboratory: lab.Lab, kube: labkube.Kube | None) -> None:
     """Everything up and ready."""
     await laboratory.start_nats(values["nats-port"])
     print(f"nats-server   {laboratory.nats_url}  (token in {laboratory.directory / 'token'})", flush=True)
+    if kube is not None:
+        laboratory.summary_interval = "5s"
+        await kube.start()
+        print(f"kubernetes    {kube.server.url}  ({kube.choice})\nKUBECONFIG    {kube.kubeconfig}", flush=True)
+        await kube.install()
+        await kube.start_roles()
+    await laboratory.start_server(lookup_port=values["lookup-port"], policies=values["policies"])
+    if kube is not None:
+        await kube.roles_ready()
+        await objects(kube, engines=values["engines"])
     if values["engines"]:
         for spec in lab.ENGINES:
             address = await laboratory.start_engine(spec)
             await laboratory.start_subscriber(spec)
             print(f"{spec.name}      {address.http}  {spec.form}, blocks of {spec.block_size}", flush=True)
-    await laboratory.start_server(lookup_port=values["lookup-port"], policies=values["policies"])
+
+
+async def objects(kube: labkube.Kube, *, engines: bool) -> None:
+    """A CacheBackend, and a Pod for each engine under the engine's name: what the engine publishes counts for it."""
+    await kube.kubectl.apply(labobjects.backend())
+    if engines:
+        try:
+            for spec in lab.ENGINES:
+                await kube.objects.create(Key(core.PODS, lab.TENANT, spec.name), labobjects.pod(spec))
+        except ClusterError as error:
+            raise lab.LabError(f"engine Pods cannot be made: {error}") from error
 
 
 async def watch(laboratory: lab.Lab, stop: asyncio.Event) -> None:

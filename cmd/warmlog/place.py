@@ -21,6 +21,7 @@ class Note(msgspec.Struct, frozen=True):
     token: str
     lookup: str  # http://127.0.0.1:port
     admin: str
+    kubeconfig: str = ""  # of its Kubernetes; none runs when empty
 
 
 def default_dir(environ: Mapping[str, str] | None = None) -> Path:
