@@ -114,7 +114,7 @@ class _Consumer(Generic[T]):
     """One ephemeral consumer: from `open` until `_Lost` or `close`."""
 
     def __init__(
-        self, connection: connect.Connection, name: str, settings: Settings, make: Make[T], *, pause: float
+        self, connection: connect.Connection, name: str, settings: Settings, make: Make[T], *, pause: float = 0.0
     ) -> None:
         self._connection = connection
         self._stream = name
