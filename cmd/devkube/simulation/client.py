@@ -16,21 +16,16 @@ from devkube.requests import JSON, User
 
 MERGE: Final = "application/merge-patch+json"
 KINDS: Final[Mapping[str, tuple[str, str]]] = {
-    "Endpoints": ("v1", "endpoints"),
     "Event": ("v1", "events"),
     "Node": ("v1", "nodes"),
     "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
     "Pod": ("v1", "pods"),
-    "Service": ("v1", "services"),
-    "ControllerRevision": ("apps/v1", "controllerrevisions"),
     "DaemonSet": ("apps/v1", "daemonsets"),
     "Deployment": ("apps/v1", "deployments"),
     "ReplicaSet": ("apps/v1", "replicasets"),
     "StatefulSet": ("apps/v1", "statefulsets"),
     "Job": ("batch/v1", "jobs"),
-    "EndpointSlice": ("discovery.k8s.io/v1", "endpointslices"),
 }
-SERVICE: Final = "kubernetes.io/service-name"  # a label of EndpointSlices
 _ORDER: Final = itertools.count()
 _REMEMBERED: Final = 4096  # Events that may still be counted up, per actor
 
@@ -60,6 +55,24 @@ def unix(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
+def condition(obj: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The condition of an object, empty where there is none."""
+    found = (obj.get("status") or {}).get("conditions") or ()
+    return next((one for one in found if one["type"] == kind), {})
+
+
+def set_condition(conditions: list[dict[str, Any]], new: dict[str, Any], now: str) -> None:
+    """Put a condition into a list, in place; its time moves when its status does. Empty fields are left out."""
+    new = {key: value for key, value in new.items() if value not in ("", None)}
+    old = next((one for one in conditions if one["type"] == new["type"]), None)
+    same = old is not None and old.get("status") == new["status"]
+    new["lastTransitionTime"] = old["lastTransitionTime"] if old and same and "lastTransitionTime" in old else now
+    if old is None:
+        conditions.append(new)
+    else:
+        conditions[conditions.index(old)] = new
+
+
 class Client:
     """`component` is who speaks in Events, `user` who asks, `agent` the field manager."""
 
@@ -71,6 +84,9 @@ class Client:
 
     def now(self) -> float:
         return self.clock.now().timestamp()
+
+    def timestamp(self) -> str:
+        return self.clock.timestamp()
 
     async def ask(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
         return await self._api.request(method, path, body, user=self._user, agent=self._agent, **more)
@@ -92,10 +108,6 @@ class Client:
     async def create(self, kind: str, obj: Object) -> Object:
         made = {"apiVersion": KINDS[kind][0], "kind": kind, **obj}
         found: Object = await self.ask("POST", _path(kind, obj["metadata"].get("namespace", "")), made)
-        return found
-
-    async def update(self, obj: Object) -> Object:
-        found: Object = await self.ask("PUT", _of(obj), obj)
         return found
 
     async def patch(self, obj: Object, change: Object) -> Object:
@@ -126,7 +138,7 @@ class Client:
         self, about: Object, reason: str, message: str, *, warning: bool = False, field: str = "", host: str = ""
     ) -> None:
         """An Event about an object, counted up when the same is told again. A namespace that ends takes none."""
-        meta, now, kind = about["metadata"], self.clock.timestamp(), "Warning" if warning else "Normal"
+        meta, now, kind = about["metadata"], self.timestamp(), "Warning" if warning else "Normal"
         namespace = meta.get("namespace") or "default"
         key = (meta["uid"], field, reason, message)
         name, count = self._told.pop(key, ("", 0))

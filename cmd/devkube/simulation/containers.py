@@ -35,7 +35,6 @@ class Happening:
 class End:
     code: int
     reason: str
-    message: str
     started: float
     finished: float
 
@@ -52,7 +51,6 @@ class Container:
     state: State = "new"
     at: float = 0.0  # since when it is in this state
     restarts: int = 0
-    ends: int = 0
     streak: int = 0  # ends or failed pulls in a row
     pulled: bool = False
     end: End | None = None  # the last one
@@ -68,7 +66,7 @@ class Container:
     def stop(self, at: float, code: int, reason: str) -> None:
         """Somebody ended it."""
         if self.state == "running":
-            self._end(at, code, reason, "")
+            self._end(at, code, reason)
         else:
             self.state, self.at = "ended" if self.end else "new", at
 
@@ -78,16 +76,12 @@ class Container:
         if self.state == "unpulled":
             found.append(self.at + FRESH)
         elif self.state == "running":
-            found += [self.started_at(plan), self.ready_at(plan)]
+            found.append(self.ready_at(plan))
         return min((one for one in found if one is not None and one > now + HAIR), default=None)
 
-    def started_at(self, plan: Plan) -> float | None:
-        """When its startup probe passes (now or in future); None: not running, or never."""
-        return None if self.state != "running" or plan.startup is None else self.at + plan.startup
-
     def ready_at(self, plan: Plan) -> float | None:
-        started = self.started_at(plan)
-        return None if started is None or plan.ready is None else max(started, self.at + plan.ready)
+        """Now or in future; None: not running, or never."""
+        return None if self.state != "running" or plan.ready is None else self.at + plan.ready
 
     def again(self, plan: Plan) -> bool:
         """Whether it is started again after the end that it had."""
@@ -102,8 +96,7 @@ class Container:
         if self.state == "unpulled":
             return self.at + backoff(self.streak)
         if self.state == "running":
-            seconds = plan.runs(self.ends)
-            return None if seconds is None else self.at + seconds
+            return None if plan.run is None else self.at + plan.run
         return self.at + backoff(self.streak - 1) if self.state == "ended" and self.again(plan) else None
 
     def _turn(self, plan: Plan, at: float) -> Iterator[Happening]:
@@ -129,7 +122,7 @@ class Container:
             yield self._happening("Pulling", f'Pulling image "{self.image}"')
             self.state, self.at = "pulling", at
         elif self.state == "running":
-            self._end(at, *plan.exit(self.ends))
+            self._end(at, plan.code, "Error" if plan.code else "Completed")
             if self.streak > 1 and self.again(plan):
                 text = f"Back-off restarting failed container {self.name}"
                 yield self._happening("BackOff", text, warning=True)
@@ -141,10 +134,10 @@ class Container:
         yield self._happening("Started", "Container started")
         self.state, self.at = "running", at
 
-    def _end(self, at: float, code: int, reason: str, message: str) -> None:
+    def _end(self, at: float, code: int, reason: str) -> None:
         self.streak = 1 if at - self.at >= _CALM else self.streak + 1
-        self.end = End(code, reason, message, self.at, at)
-        self.state, self.at, self.ends = "ended", at, self.ends + 1
+        self.end = End(code, reason, self.at, at)
+        self.state, self.at = "ended", at
 
     def _happening(self, reason: str, message: str, *, warning: bool = False) -> Happening:
         return Happening(reason, message, warning, self.name)

@@ -1,7 +1,7 @@
-"""Deployments: one ReplicaSet per Pod template, scaled so that an update rolls over (or all is made anew, Recreate).
+"""Deployments and ReplicaSets: one ReplicaSet per Pod template, scaled so that an update rolls over (or Recreate).
 
-Rules: upstream's pkg/controller/deployment (rolling.go, recreate.go, sync.go). Left out: proportional scaling in the
-middle of an update; the update's own arithmetic gets there as well.
+Rules: upstream's pkg/controller/deployment (rolling.go, recreate.go). A ReplicaSet that is ready counts as available:
+minReadySeconds and progress deadlines are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,102 +9,72 @@ from typing import Any, Final
 
 from devkube.errors import StatusError
 from devkube.kinds import Object
-from devkube.selectors import selector_text
 from devkube.simulation import owning
-from devkube.simulation.client import Client
-from devkube.simulation.progress import bounds, status_of
+from devkube.simulation.client import Client, condition, set_condition
 from devkube.values import clone
 
 HASH: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"
-DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
-LARGEST: Final = "deployment.kubernetes.io/max-replicas"
-_NOT_COPIED: Final = (REVISION, DESIRED, LARGEST, "kubectl.kubernetes.io/last-applied-configuration")
 
 
 class Deployments:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def reconcile(self, namespace: str, name: str) -> float | None:
+    async def reconcile(self, namespace: str, name: str) -> None:
         found = await self._client.get("Deployment", namespace, name)
         if found is None or found["metadata"].get("deletionTimestamp"):
-            return None
+            return
         spec = found["spec"]
-        sets = sorted(await owning.claim(self._client, found, "ReplicaSet"), key=_age)
+        sets = sorted(await owning.claim(self._client, found, "ReplicaSet"), key=_revision)
         new = next((one for one in sets if _bare(one["spec"]["template"]) == _bare(spec["template"])), None)
         old = [one for one in sets if one is not new]
-        made = False
+        recreate = spec["strategy"]["type"] == "Recreate"
         if spec.get("paused"):
             # The template may have changed already: what there is of the old one is still scaled.
             running = [one for one in sets if _replicas(one)] or ([new] if new else sets[-1:])
             if len(running) == 1:
                 await self._scale(found, running[0], spec["replicas"])
-        elif spec["strategy"]["type"] != "Recreate" or not await self._clear(found, old):
-            if new is None:
-                new, made = await self._make(found, old), True
-            found, new = await self._number(found, new, old)
-            if spec["strategy"]["type"] == "Recreate":
-                await self._scale(found, new, spec["replicas"])
-            else:
-                await self._roll(found, new, old)
-        return await self._finish(found, new, made=made)
+        elif not recreate or not await self._clear(found, old):
+            found, new = await self._newest(found, new, old)
+            await self._scale(found, new, spec["replicas"]) if recreate else await self._roll(found, new, old)
+        await self._tell(found, new)
 
     async def _clear(self, found: Object, old: Sequence[Object]) -> bool:
         """Recreate: scale the old ones to nothing. Whether some of their Pods are still there."""
         for one in old:
             await self._scale(found, one, 0)
         uids = {one["metadata"]["uid"] for one in old}
-        labels = selector_text(found["spec"]["selector"])
-        pods = await self._client.list("Pod", found["metadata"]["namespace"], labels=labels)
+        pods = await self._client.list("Pod", found["metadata"]["namespace"])
         return any(owning.controller(one).get("uid") in uids and not owning.over(one) for one in pods)
 
-    async def _make(self, found: Object, old: Sequence[Object]) -> Object:
-        """The ReplicaSet of the template as it is now. When its name is taken by another, one more is counted."""
+    async def _newest(self, found: Object, new: Object | None, old: Sequence[Object]) -> tuple[Object, Object]:
+        """The ReplicaSet of the template as it is now; it has the highest revision, also when it came back."""
+        number = max((_revision(one) for one in old), default=0) + 1
+        if new is None:
+            new = await self._make(found, number)
+        elif _revision(new) < number:
+            new = await self._client.patch(new, {"metadata": {"annotations": {REVISION: str(number)}}})
+        if _revision(found) != _revision(new):
+            change = {"metadata": {"annotations": {REVISION: str(_revision(new))}}}
+            found = await self._client.patch(found, change)
+        return found, new
+
+    async def _make(self, found: Object, number: int) -> Object:
         meta, spec = found["metadata"], found["spec"]
-        salt = (found.get("status") or {}).get("collisionCount") or 0
-        hashed = owning.fingerprint(spec["template"], salt)
+        hashed = owning.fingerprint(spec["template"])
         template, selector = clone(spec["template"]), clone(spec["selector"])
         template.setdefault("metadata", {}).setdefault("labels", {})[HASH] = hashed
         selector.setdefault("matchLabels", {})[HASH] = hashed
-        body: Object = {
-            "metadata": {
-                "name": f"{meta['name']}-{hashed}",
-                "namespace": meta["namespace"],
-                "labels": template["metadata"]["labels"],
-                "annotations": self._annotations(found, _newest(old) + 1),
-                "ownerReferences": [owning.reference(found)],
-            },
-            "spec": {"replicas": 0, "selector": selector, "template": template},
+        own = {
+            "name": f"{meta['name']}-{hashed}",
+            "namespace": meta["namespace"],
+            "labels": template["metadata"]["labels"],
+            "annotations": {REVISION: str(number)},
+            "ownerReferences": [owning.reference(found)],
         }
-        if spec.get("minReadySeconds"):
-            body["spec"]["minReadySeconds"] = spec["minReadySeconds"]
-        try:
-            return await self._client.create("ReplicaSet", body)
-        except StatusError as error:
-            if error.reason == "AlreadyExists":
-                await self._client.status(found, {**(found.get("status") or {}), "collisionCount": salt + 1})
-            raise
-
-    async def _number(self, found: Object, new: Object, old: Sequence[Object]) -> tuple[Object, Object]:
-        """The newest template has the highest revision, also when it is an old one that came back."""
-        number = max(_newest(old) + 1, _revision(new))
-        wanted = {**(new["metadata"].get("annotations") or {}), **self._annotations(found, number)}
-        least = found["spec"].get("minReadySeconds", 0)
-        if wanted != new["metadata"].get("annotations") or least != new["spec"].get("minReadySeconds", 0):
-            new = await self._client.patch(
-                new, {"metadata": {"annotations": wanted}, "spec": {"minReadySeconds": least}}
-            )
-        if _revision(found) != number:
-            found = await self._client.patch(found, {"metadata": {"annotations": {REVISION: str(number)}}})
-        return found, new
-
-    @staticmethod
-    def _annotations(found: Object, number: int) -> Mapping[str, str]:
-        own = found["metadata"].get("annotations") or {}
-        replicas, surge = found["spec"]["replicas"], bounds(found["spec"])[0]
-        copied = {key: value for key, value in own.items() if key not in _NOT_COPIED}
-        return {**copied, REVISION: str(number), DESIRED: str(replicas), LARGEST: str(replicas + surge)}
+        spec = {"replicas": 0, "selector": selector, "template": template}
+        return await self._client.create("ReplicaSet", {"metadata": own, "spec": spec})
 
     async def _roll(self, found: Object, new: Object, old: Sequence[Object]) -> None:
         wanted = found["spec"]["replicas"]
@@ -112,47 +82,121 @@ class Deployments:
         total, ours = sum(map(_replicas, (new, *old))), _replicas(new)
         if ours > wanted:
             await self._scale(found, new, wanted)
-            return
-        if ours < wanted and (room := wanted + surge - total) > 0:
+        elif ours < wanted and (room := wanted + surge - total) > 0:
             await self._scale(found, new, min(wanted, ours + room))
-            return
-        # Only as many go as are not needed: those that are not available first.
-        least = wanted - unavailable
-        spare = total - least - (ours - _available(new))
-        left = {one["metadata"]["uid"]: _replicas(one) for one in old}
-        for one in old:
-            sick = min(spare, _replicas(one) - _available(one))
-            if sick > 0:
-                left[one["metadata"]["uid"]] -= sick
-                spare -= sick
-        spare = min(spare, sum(map(_available, (new, *old))) - least)
-        for one in old:
-            if (healthy := min(spare, left[one["metadata"]["uid"]])) > 0:
-                left[one["metadata"]["uid"]] -= healthy
-                spare -= healthy
-        for one in old:
-            await self._scale(found, one, left[one["metadata"]["uid"]])
+        else:
+            # Only as many go as are not needed: those that are not available first.
+            spare = total - (wanted - unavailable) - (ours - _ready(new))
+            left = {one["metadata"]["uid"]: _replicas(one) for one in old}
+            spare = min(spare, sum(left.values()))
+            for sick in (True, False):
+                for one in old:
+                    uid = one["metadata"]["uid"]
+                    goes = max(0, min(spare, left[uid] - _ready(one) if sick else left[uid]))
+                    left[uid], spare = left[uid] - goes, spare - goes
+            for one in old:
+                await self._scale(found, one, left[one["metadata"]["uid"]])
 
     async def _scale(self, found: Object, one: Object, replicas: int) -> None:
         before, name = _replicas(one), one["metadata"]["name"]
-        if before == replicas:
-            return
-        await self._client.patch(one, {"spec": {"replicas": replicas}})
-        way = "up" if replicas > before else "down"
-        text = f"Scaled {way} replica set {name} from {before} to {replicas}"
-        await self._client.tell(found, "ScalingReplicaSet", text)
+        if before != replicas:
+            await self._client.patch(one, {"spec": {"replicas": replicas}})
+            way = "up" if replicas > before else "down"
+            text = f"Scaled {way} replica set {name} from {before} to {replicas}"
+            await self._client.tell(found, "ScalingReplicaSet", text)
 
-    async def _finish(self, found: Object, new: Object | None, *, made: bool) -> float | None:
-        sets = sorted(await owning.claim(self._client, found, "ReplicaSet"), key=_age)
-        uid = new["metadata"]["uid"] if new else ""
-        current = next((one for one in sets if one["metadata"]["uid"] == uid), None)
-        status, again, complete = status_of(found, current, sets, self._client.now(), made=made)
+    async def _tell(self, found: Object, new: Object | None) -> None:
+        """What `kubectl rollout status` reads."""
+        sets, spec, now = await owning.claim(self._client, found, "ReplicaSet"), found["spec"], self._client.timestamp()
+        current = next((one for one in sets if new and one["metadata"]["uid"] == new["metadata"]["uid"]), None)
+        total, ready = (_sum(sets, key) for key in ("replicas", "readyReplicas"))
+        updated, wanted = _sum([current] if current else [], "replicas"), spec["replicas"]
+        counts = {
+            "replicas": total,
+            "updatedReplicas": updated,
+            "readyReplicas": ready,
+            "availableReplicas": ready,
+            "unavailableReplicas": max(0, sum(map(_replicas, sets)) - ready),
+        }
+        status: dict[str, Any] = {key: value for key, value in counts.items() if value}
+        status["observedGeneration"] = found["metadata"]["generation"]
+        enough = ready >= wanted - bounds(spec)[1]
+        told = {
+            "Available": ("True" if enough else "False", f"MinimumReplicas{'A' if enough else 'Una'}vailable"),
+            "Progressing": ("True", "ReplicaSetUpdated"),
+        }
+        if spec.get("paused"):
+            told["Progressing"] = ("Unknown", "DeploymentPaused")
+        elif updated == wanted == total == ready:
+            told["Progressing"] = ("True", "NewReplicaSetAvailable")
+        if current and (failure := condition(current, "ReplicaFailure")):
+            told["ReplicaFailure"] = ("True", failure["reason"])
+        conditions: list[dict[str, Any]] = []
+        for kind, (state, reason) in told.items():
+            old = condition(found, kind)
+            if (old.get("status"), old.get("reason")) == (state, reason):
+                conditions.append(old)
+                continue
+            conditions += [old] if old else []
+            new_one = {"type": kind, "status": state, "reason": reason, "lastUpdateTime": now}
+            message = condition(current, kind).get("message") if current and kind == "ReplicaFailure" else ""
+            set_condition(conditions, {**new_one, "message": message}, now)
+        status["conditions"] = conditions
         await self._client.status(found, status)
-        if complete:
-            empty = [one for one in sets if one is not current and not _replicas(one) and not _held(one)]
-            for one in empty[: max(0, len(empty) - found["spec"]["revisionHistoryLimit"])]:
-                await self._client.delete(one)
-        return again
+
+
+class ReplicaSets:
+    """As many Pods of the template as are wanted."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def reconcile(self, namespace: str, name: str) -> None:
+        found = await self._client.get("ReplicaSet", namespace, name)
+        if found is None:
+            return
+        failure: StatusError | None = None
+        try:
+            if not found["metadata"].get("deletionTimestamp"):
+                await self._count(found, found["spec"].get("replicas", 1))
+        except StatusError as error:
+            failure = error
+        pods = [one for one in await owning.claim(self._client, found, "Pod") if owning.active(one)]
+        ready = sum(map(owning.ready, pods))
+        status: dict[str, Any] = {"replicas": len(pods), "observedGeneration": found["metadata"]["generation"]}
+        status |= {key: ready for key in ("readyReplicas", "availableReplicas") if ready}
+        if failure is not None:
+            told = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": str(failure)}
+            status["conditions"] = []
+            set_condition(status["conditions"], told, self._client.timestamp())
+        await self._client.status(found, status)
+        if failure is not None:
+            raise failure
+
+    async def _count(self, found: Object, wanted: int) -> None:
+        pods = [one for one in await owning.claim(self._client, found, "Pod") if owning.active(one)]
+        for _ in range(wanted - len(pods)):
+            await owning.make(self._client, found, owning.pod_of(found))
+        for pod in sorted(pods, key=owning.expendable)[: max(0, len(pods) - wanted)]:
+            await owning.drop(self._client, found, pod)
+
+
+def bounds(spec: Mapping[str, Any]) -> tuple[int, int]:
+    """How many Pods more than wanted there may be in a rolling update, and how many fewer available."""
+    rolling, replicas = spec["strategy"].get("rollingUpdate") or {}, spec["replicas"]
+    if spec["strategy"]["type"] != "RollingUpdate":
+        return 0, 0
+    surge = _amount(rolling.get("maxSurge"), replicas, up=True)
+    unavailable = min(_amount(rolling.get("maxUnavailable"), replicas, up=False), replicas)
+    return surge, unavailable if surge or unavailable else 1
+
+
+def _amount(value: Any, whole: int, *, up: bool) -> int:
+    """A number, or a percentage of `whole`."""
+    if isinstance(value, str) and value.endswith("%"):
+        part = whole * int(value[:-1])
+        return -(-part // 100) if up else part // 100
+    return int(value or 0)
 
 
 def _bare(template: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -161,27 +205,18 @@ def _bare(template: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**template, "metadata": {**meta, "labels": labels}}
 
 
-def _age(obj: Object) -> tuple[str, int, str]:
-    return obj["metadata"]["creationTimestamp"], _revision(obj), obj["metadata"]["name"]
-
-
 def _revision(obj: Object) -> int:
     text = (obj["metadata"].get("annotations") or {}).get(REVISION, "0")
     return int(text) if text.isdecimal() else 0
-
-
-def _newest(sets: Sequence[Object]) -> int:
-    return max(map(_revision, sets), default=0)
 
 
 def _replicas(one: Object) -> int:
     return int(one["spec"].get("replicas", 1))
 
 
-def _available(one: Object) -> int:
-    return int((one.get("status") or {}).get("availableReplicas") or 0)
+def _ready(one: Object) -> int:
+    return int((one.get("status") or {}).get("readyReplicas") or 0)
 
 
-def _held(one: Object) -> bool:
-    """Whether it still has Pods, or is on its way out."""
-    return bool((one.get("status") or {}).get("replicas") or one["metadata"].get("deletionTimestamp"))
+def _sum(sets: Sequence[Object], key: str) -> int:
+    return sum(int((one.get("status") or {}).get(key) or 0) for one in sets)

@@ -1,22 +1,18 @@
 """Every node's kubelet: gives Pods that are bound to a node their lives, and lets those go that were deleted.
 
-A Pod whose node is gone is deleted after 40 s as the Pod garbage collector does; on a node whose Ready condition is
-not True nothing moves, and its Pods are not Ready.
+A Pod whose node is gone is deleted, as the Pod garbage collector does.
 """
 
 import itertools
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Final
 
 from devkube.kinds import Object
-from devkube.simulation.client import Client, unix
+from devkube.simulation.client import Client
 from devkube.simulation.lives import ENDED, Image, Life
 from devkube.simulation.nodes import address
 from devkube.simulation.plans import PREFIX, faults
-from devkube.simulation.podstatus import condition, render, set_condition
-
-_QUARANTINE: Final = 40.0  # seconds a Pod survives its node
+from devkube.simulation.podstatus import render
 
 
 class Kubelet:
@@ -27,7 +23,6 @@ class Kubelet:
         self._lives: dict[tuple[str, str], Life] = {}
         self._images: dict[str, set[str]] = defaultdict(set)
         self._addresses = itertools.count(2)
-        self._orphaned: dict[str, float] = {}  # uid -> since when its node is missed
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         pod = await self._collector.get("Pod", namespace, name)
@@ -38,12 +33,10 @@ class Kubelet:
         if not node_name:
             return None
         node = await self._collector.get("Node", "", node_name)
-        if node is None:
-            return await self._without_node(pod)
-        if condition(node, "Ready").get("status") != "True":
-            await self._lost(pod)
-            return None
-        return await self._live(pod, node)
+        if node is not None:
+            return await self._live(pod, node)
+        await self._collector.delete(pod, grace=0)
+        return None
 
     async def _live(self, pod: Object, node: Object) -> float | None:
         meta, node_name = pod["metadata"], node["metadata"]["name"]
@@ -73,26 +66,6 @@ class Kubelet:
             return told or address(node)
         number = next(self._addresses)
         return f"10.{244 + number // 65536 % 8}.{number // 256 % 256}.{number % 256}"
-
-    async def _without_node(self, pod: Object) -> float | None:
-        now, uid = self._collector.now(), pod["metadata"]["uid"]
-        if pod["metadata"].get("deletionTimestamp"):
-            left = unix(pod["metadata"]["deletionTimestamp"]) - now
-        else:
-            left = self._orphaned.setdefault(uid, now) + _QUARANTINE - now
-        if left > 0:
-            return left
-        self._orphaned.pop(uid, None)
-        await self._collector.delete(pod, grace=0)
-        return None
-
-    async def _lost(self, pod: Object) -> None:
-        if condition(pod, "Ready").get("status") != "True":
-            return
-        conditions = [dict(one) for one in pod["status"]["conditions"]]
-        set_condition(conditions, {"type": "Ready", "status": "False"}, self._collector.clock.timestamp())
-        await self._collector.status(pod, {**pod["status"], "conditions": conditions})
-        await self._collector.tell(pod, "NodeNotReady", "Node is not ready", warning=True)
 
 
 def _field(pod: Object, container: str) -> str:

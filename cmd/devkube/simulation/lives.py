@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from devkube.kinds import Object
 from devkube.simulation.containers import HAIR, Container, Happening
-from devkube.simulation.plans import Plan, plan
+from devkube.simulation.plans import PREFIX, Plan, plan
 
 ENDED: Final = ("Succeeded", "Failed")
 
@@ -34,7 +34,6 @@ class Life:
     ended: bool = False  # no container is started again
     killed: bool = False  # it was told to stop, and did
     asked: float | None = None  # when it was told to stop
-    deadline: bool = False  # it was ended for activeDeadlineSeconds
     due: float | None = None
 
     def advance(self, pod: Object, images: Image, now: float) -> list[Happening]:
@@ -48,15 +47,8 @@ class Life:
             happened = list(self._live(pod, now))
         if self.asked is None:
             dues = [one.due(self.plans[name], now) for name, one in self.containers.items()]
-            limit = pod["spec"].get("activeDeadlineSeconds")
-            dues += [] if limit is None else [self.began + limit]
             self.due = None if self.ended else min((d for d in dues if d is not None), default=None)
         return happened
-
-    def sidecars(self, pod: Object) -> Iterator[Container]:
-        for one in pod["spec"].get("initContainers") or ():
-            if one.get("restartPolicy") == "Always":
-                yield self.containers[one["name"]]
 
     def _plan(self, pod: Object, images: Image) -> None:
         spec = pod["spec"]
@@ -66,17 +58,12 @@ class Life:
                 own = self.containers.setdefault(name, Container(name, image))
                 if own.image != image:
                     own.image, own.pulled = image, False
-                asked = any(k.startswith("devkube.io/pull-") for k in pod["metadata"].get("annotations") or ())
+                asked = any(key.startswith(f"{PREFIX}pull-") for key in pod["metadata"].get("annotations") or ())
                 present = own.pulled or (image in images.present and not asked)
                 self.plans[name] = plan(pod, one, init=init, present=present, pull=images.seconds)
 
     def _live(self, pod: Object, now: float) -> Iterator[Happening]:
         spec, at, waits = pod["spec"], self.began, False
-        limit = spec.get("activeDeadlineSeconds")
-        if limit is not None and self.began + limit <= now + HAIR:
-            self.deadline = True
-            yield from self._end(self.began + limit, 137, "Error")
-            return
         for one in spec.get("initContainers") or ():
             own, told = self.containers[one["name"]], self.plans[one["name"]]
             if waits and own.state == "new":
@@ -84,9 +71,8 @@ class Life:
             own.begin(at)
             yield from own.step(told, now)
             if one.get("restartPolicy") == "Always":
-                ready = own.started_at(told)
-                waits = waits or ready is None or ready > now + HAIR
-                at = max(at, ready or at)
+                waits = waits or own.state != "running"
+                at = max(at, own.at)
             elif own.state != "ended" or own.end is None or own.end.code:
                 waits = True
                 if own.state == "ended" and not own.again(told):
@@ -106,21 +92,18 @@ class Life:
             yield from self._end(max(self.containers[m].at for m in mains), 0, "Completed")
 
     def _stop(self, pod: Object, now: float) -> Iterator[Happening]:
-        """SIGTERM at the beginning of the grace period, and what is left at its end is killed."""
-        meta = pod["metadata"]
-        grace = float(meta.get("deletionGracePeriodSeconds") or 0)
+        """SIGTERM at the beginning of the grace period; who takes longer than that is killed."""
+        grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
         if self.asked is None:
             self.asked = now
             yield from self._killing()
-        running = [name for name, one in self.containers.items() if one.state == "running"]
-        ends = {name: self.asked + min(self.plans[name].stop, grace) for name in running}
-        late = [name for name in running if ends[name] > now + HAIR]
-        if late:
-            self.due = max(ends[name] for name in late)
+        stop = max(self.plans[name].stop for name in self.plans)
+        end = self.asked + min(stop, grace)
+        if end > now + HAIR and any(one.state == "running" for one in self.containers.values()):
+            self.due = end
             return
-        for name, one in self.containers.items():
-            in_time = self.plans[name].stop <= grace
-            one.stop(max(ends.get(name, now), one.at), 0 if in_time else 137, "Completed" if in_time else "Error")
+        for one in self.containers.values():
+            one.stop(max(min(end, now), one.at), 0 if stop <= grace else 137, "Completed" if stop <= grace else "Error")
         self.killed = self.ended = True
         self.due = None
 
@@ -140,4 +123,4 @@ class Life:
 def failed(life: Life, spec: Mapping[str, Any]) -> bool:
     """Whether a Pod that ended did so badly."""
     names = [one["name"] for one in spec["containers"]]
-    return life.deadline or any((end := life.containers[name].end) is None or end.code for name in names)
+    return any((end := life.containers[name].end) is None or end.code for name in names)

@@ -5,16 +5,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from devkube.kinds import Object
-from devkube.simulation.client import Client
-from devkube.simulation.podstatus import condition
+from devkube.simulation.client import Client, condition
 
 CAPACITY: Final = {"cpu": "32", "memory": "128Gi", "ephemeral-storage": "500Gi", "pods": "110"}
-_CONDITIONS: Final = (
-    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-)
+_READY: Final = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 
 
 class Nodes:
@@ -44,10 +38,7 @@ class Nodes:
     def _status(self, node: Object) -> Mapping[str, Any]:
         old, now = node.get("status") or {}, self._client.clock.timestamp()
         capacity = {**CAPACITY, **self._capacity, **(old.get("capacity") or {})}
-        conditions = [
-            {"type": t, "status": s, "reason": r, "message": m, "lastHeartbeatTime": now, "lastTransitionTime": now}
-            for t, s, r, m in _CONDITIONS
-        ]
+        ready = {**_READY, "lastHeartbeatTime": now, "lastTransitionTime": now}
         system = {
             "kubeletVersion": "v1.36.0",
             "kubeProxyVersion": "",
@@ -69,7 +60,7 @@ class Nodes:
             **old,
             "capacity": capacity,
             "allocatable": {**capacity, **(old.get("allocatable") or {})},
-            "conditions": [*(old.get("conditions") or ()), *conditions],
+            "conditions": [*(old.get("conditions") or ()), ready],
         }
 
 

@@ -1,31 +1,23 @@
-"""Pods and their owners: which are whose, how one is made, which count as ready or available, which go first."""
+"""Pods and their owners: which are whose, how one is made, which are ready, which go first."""
 
 import hashlib
-import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
 from devkube.errors import StatusError
 from devkube.kinds import Object
 from devkube.selectors import selector_text
-from devkube.simulation.client import Client, unix
-from devkube.simulation.podstatus import condition
+from devkube.simulation.client import Client, condition
 from devkube.values import clone
 
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-REVISION = "controller-revision-hash"
+REVISION: Final = "controller-revision-hash"  # a Pod's label: the template that it was made of
 
 
-def fingerprint(template: Mapping[str, Any], salt: int = 0) -> str:
+def fingerprint(template: Mapping[str, Any]) -> str:
     """Ten letters that tell one Pod template from another."""
-    text = msgspec.json.encode([template, salt], order="sorted")
-    number, found = int.from_bytes(hashlib.sha256(text).digest()[:8]), ""
-    for _ in range(10):
-        number, letter = divmod(number, len(_LETTERS))
-        found += _LETTERS[letter]
-    return found
+    return hashlib.sha256(msgspec.json.encode(template, order="sorted")).hexdigest()[:10]
 
 
 def controller(obj: Object) -> Mapping[str, Any]:
@@ -40,9 +32,8 @@ def reference(owner: Object) -> Object:
 
 async def claim(client: Client, owner: Object, kind: str) -> list[Object]:
     """What the owner's selector matches and it controls; what nobody controls it makes its own."""
-    meta, selector = owner["metadata"], owner["spec"].get("selector")
-    found = []
-    for one in await client.list(kind, meta["namespace"], labels=selector_text(selector)):
+    meta, found = owner["metadata"], []
+    for one in await client.list(kind, meta["namespace"], labels=selector_text(owner["spec"].get("selector"))):
         uid = controller(one).get("uid")
         if uid is None and not meta.get("deletionTimestamp") and not one["metadata"].get("deletionTimestamp"):
             references = [*(one["metadata"].get("ownerReferences") or ()), reference(owner)]
@@ -52,16 +43,14 @@ async def claim(client: Client, owner: Object, kind: str) -> list[Object]:
     return found
 
 
-def pod_of(
-    owner: Object, template: Mapping[str, Any], *, name: str = "", labels: Mapping[str, str] | None = None
-) -> Object:
-    """A Pod of a template; without a name it gets one of its owner's."""
+def pod_of(owner: Object, *, name: str = "", labels: Mapping[str, str] | None = None) -> Object:
+    """A Pod of the owner's template; without a name it gets one of its owner's."""
+    template = owner["spec"]["template"]
     meta = template.get("metadata") or {}
     own: Object = {
         "namespace": owner["metadata"]["namespace"],
         "labels": {**(meta.get("labels") or {}), **(labels or {})},
         "annotations": dict(meta.get("annotations") or {}),
-        "finalizers": list(meta.get("finalizers") or ()),
         "ownerReferences": [reference(owner)],
         **({"name": name} if name else {"generateName": f"{owner['metadata']['name']}-"}),
     }
@@ -99,30 +88,6 @@ def ready(pod: Object) -> bool:
     return condition(pod, "Ready").get("status") == "True"
 
 
-def available_in(pod: Object, least: float, now: float) -> float:
-    """In how many seconds a Pod has been ready for `least` seconds: 0 or less, it has; infinite, it is not ready."""
-    if not ready(pod):
-        return math.inf
-    return unix(condition(pod, "Ready")["lastTransitionTime"]) + least - now if least else 0.0
-
-
-def count_available(pods: Iterable[Object], least: float, now: float) -> tuple[int, float | None]:
-    """How many are available, and in how many seconds the next one will be."""
-    left = [available_in(one, least, now) for one in pods]
-    return sum(one <= 0 for one in left), min((one for one in left if 0 < one < math.inf), default=None)
-
-
-def expendable(pod: Object) -> tuple[bool, bool, bool, float, str]:
-    """The order in which Pods go when there are too many: not placed, not running, not ready, younger ones first."""
-    since = condition(pod, "Ready").get("lastTransitionTime") if ready(pod) else None
-    made = pod["metadata"]["creationTimestamp"]
-    age = unix(since or made)
-    return bool(pod["spec"].get("nodeName")), phase(pod) == "Running", ready(pod), -age, pod["metadata"]["name"]
-
-
-def amount(value: Any, whole: int, *, up: bool) -> int:
-    """A number, or a percentage of `whole`."""
-    if isinstance(value, str) and value.endswith("%"):
-        part = whole * int(value[:-1])
-        return -(-part // 100) if up else part // 100
-    return int(value or 0)
+def expendable(pod: Object) -> tuple[bool, bool, bool, str]:
+    """The order in which Pods go when there are too many: not placed, not running, not ready first."""
+    return bool(pod["spec"].get("nodeName")), phase(pod) == "Running", ready(pod), pod["metadata"]["name"]

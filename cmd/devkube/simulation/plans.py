@@ -4,9 +4,8 @@
     devkube.io/WHAT.CONTAINER   for one of them, which wins
 
     pull-seconds   how long the image takes, also where the node has it; pull-error: why it cannot be pulled
-    run-seconds    it ends by itself after so long; exit-code, exit-reason, exit-message say how; exit-times: it does so
-                   that often, then it is well (an init container succeeds, others run)
-    startup-seconds, ready-seconds   when its probes pass, counted from its start; `never`; stop-seconds: after SIGTERM
+    run-seconds    it ends by itself after so long, with this exit-code
+    ready-seconds  when it is ready, counted from its start, or `never`; stop-seconds: what it takes after SIGTERM
 
 Annotations are read at each step: changing one changes what comes. One that makes no sense is told by an Event.
 """
@@ -31,27 +30,10 @@ class Plan:
     pull: float | None
     pull_error: str
     run: float | None
-    usual: float | None  # `run` when exit-times are used up
     code: int
-    reason: str
-    message: str
-    times: int | None
-    startup: float | None
     ready: float | None
     stop: float
     restart: str  # Always, OnFailure, Never
-
-    def runs(self, ends: int) -> float | None:
-        return self.usual if self._well(ends) else self.run
-
-    def exit(self, ends: int) -> tuple[int, str, str]:
-        """Code, reason and message of the next end."""
-        code = 0 if self._well(ends) else self.code
-        told = "" if self._well(ends) else self.reason
-        return code, told or ("Error" if code else "Completed"), "" if self._well(ends) else self.message
-
-    def _well(self, ends: int) -> bool:
-        return self.times is not None and ends >= self.times
 
 
 def _seconds(text: str) -> float:
@@ -71,21 +53,11 @@ def _code(text: str) -> int:
     return int(text)
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise ValueError
-    return int(text)
-
-
 _WHAT: Final[Mapping[str, tuple[Callable[[str], Any], str]]] = {
     "pull-seconds": (_seconds, "seconds"),
     "pull-error": (str, ""),
     "run-seconds": (_seconds, "seconds"),
     "exit-code": (_code, "a number up to 255"),
-    "exit-reason": (str, ""),
-    "exit-message": (str, ""),
-    "exit-times": (_count, "a count"),
-    "startup-seconds": (_maybe, "seconds or never"),
     "ready-seconds": (_maybe, "seconds or never"),
     "stop-seconds": (_seconds, "seconds"),
     "pod-ip": (str, ""),
@@ -134,19 +106,13 @@ def plan(pod: Object, container: Mapping[str, Any], *, init: bool, present: bool
     owners = pod["metadata"].get("ownerReferences") or ()
     of_job = any(one["kind"] == "Job" for one in owners) and not init
     usual = INIT_SECONDS if once else JOB_SECONDS if of_job else None
-    ends = any(told(what) is not None for what in ("exit-code", "exit-times"))
     always, asked = container["imagePullPolicy"] == "Always", told("pull-seconds")
     return Plan(
         pull=_pull(asked, present=present, always=always, never=container["imagePullPolicy"] == "Never", usual=pull),
         pull_error=told("pull-error", ""),
-        run=told("run-seconds", (usual or 0.5) if ends else usual),
-        usual=usual,
-        code=told("exit-code", 1 if told("exit-times") is not None else 0),
-        reason=told("exit-reason", ""),
-        message=told("exit-message", ""),
-        times=told("exit-times"),
-        startup=told("startup-seconds", _delay(container, "startupProbe")),
-        ready=told("ready-seconds", _delay(container, "readinessProbe")),
+        run=told("run-seconds", usual if told("exit-code") is None else usual or 0.5),
+        code=told("exit-code", 0),
+        ready=told("ready-seconds", float((container.get("readinessProbe") or {}).get("initialDelaySeconds") or 0)),
         stop=told("stop-seconds", STOP_SECONDS),
         restart="OnFailure" if once and policy == "Always" else policy,
     )
@@ -156,7 +122,3 @@ def _pull(asked: float | None, *, present: bool, always: bool, never: bool, usua
     if never or (present and not always):
         return None
     return 0.0 if present else usual if asked is None else asked
-
-
-def _delay(container: Mapping[str, Any], probe: str) -> float:
-    return float((container.get(probe) or {}).get("initialDelaySeconds") or 0)

@@ -8,29 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from devkube.kinds import Object
-from devkube.simulation.client import stamp
+from devkube.simulation.client import set_condition, stamp
 from devkube.simulation.containers import FRESH, HAIR, Container, End, backoff
 from devkube.simulation.lives import Life, failed
 
 Json = dict[str, Any]
-
-
-def set_condition(conditions: list[Json], new: Json, now: str) -> None:
-    """Put a condition into a list, in place; its time moves when its status does. Empty fields are left out."""
-    new = {key: value for key, value in new.items() if value not in ("", None)}
-    old = next((one for one in conditions if one["type"] == new["type"]), None)
-    same = old is not None and old.get("status") == new["status"]
-    new["lastTransitionTime"] = old["lastTransitionTime"] if old and same and "lastTransitionTime" in old else now
-    if old is None:
-        conditions.append(new)
-    else:
-        conditions[conditions.index(old)] = new
-
-
-def condition(obj: Mapping[str, Any], kind: str) -> Json:
-    """The condition of an object, empty where there is none."""
-    found = (obj.get("status") or {}).get("conditions") or ()
-    return next((one for one in found if one["type"] == kind), {})
 
 
 def render(pod: Object, life: Life, host: str, now: float) -> Json:
@@ -54,9 +36,6 @@ def render(pod: Object, life: Life, host: str, now: float) -> Json:
     }
     if inits:
         status["initContainerStatuses"] = [told[one["name"]] for one in inits]
-    if life.deadline:
-        status["reason"] = "DeadlineExceeded"
-        status["message"] = "Pod was active on the node longer than the specified deadline"
     return status
 
 
@@ -76,10 +55,8 @@ def _conditions(
     over = phase in ("Succeeded", "Failed")
     inits = [one["name"] for one in pod["spec"].get("initContainers") or () if one["name"] not in sidecars]
     left = [n for n in inits if not ((end := life.containers[n].end) and not end.code)]
-    left += [n for n in sidecars if not told[n]["started"]]
+    left += [name for name in sidecars if not told[name]["started"]]
     unready = [n for n in (*sidecars, *(one["name"] for one in pod["spec"]["containers"])) if not told[n]["ready"]]
-    gates = [one["conditionType"] for one in pod["spec"].get("readinessGates") or ()]
-    gates = [one for one in gates if condition(pod, one).get("status") != "True"]
     done = "PodCompleted" if phase == "Succeeded" else "PodFailed" if over else ""
     init: Json = {"type": "Initialized", "status": "True"}
     if left and not life.initialized:
@@ -92,9 +69,6 @@ def _conditions(
         message = f"containers with unready status: [{' '.join(unready)}]"
         ready = {**ready, "status": "False", "reason": "ContainersNotReady", "message": message}
     whole = {**ready, "type": "Ready"}
-    if gates and ready["status"] == "True":
-        message = f'the status of pod readiness gate "{gates[0]}" is not "True"'
-        whole = {**whole, "status": "False", "reason": "ReadinessGatesNotReady", "message": message}
     sandbox = {"type": "PodReadyToStartContainers", "status": "False" if over else "True"}
     for one in (sandbox, init, whole, ready, {"type": "PodScheduled", "status": "True"}):
         set_condition(conditions, one, now)
@@ -103,7 +77,7 @@ def _conditions(
 
 def _container(one: Mapping[str, Any], pod: Object, life: Life, now: float, *, init: bool) -> Json:
     own, told = life.containers[one["name"]], life.plans[one["name"]]
-    started, ready = own.started_at(told), own.ready_at(told)
+    ready = own.ready_at(told)
     sidecar = init and one.get("restartPolicy") == "Always"
     once = init and not sidecar
     identity = f"containerd://{_digest(f'{life.uid} {own.name} {own.restarts}')}"
@@ -113,18 +87,16 @@ def _container(one: Mapping[str, Any], pod: Object, life: Life, now: float, *, i
     return {
         "name": own.name,
         "state": state,
-        "lastState": {"terminated": _terminated(last, _previous(life, own))} if last else {},
-        "ready": bool(own.end and not own.end.code and own.state == "ended") if once else _passed(ready, now),
+        "lastState": {"terminated": _terminated(last, identity)} if last else {},
+        "ready": bool(own.end and not own.end.code and own.state == "ended")
+        if once
+        else ready is not None and ready <= now + HAIR,
         "restartCount": own.restarts,
         "image": own.image,
         "imageID": f"{own.image.partition('@')[0]}@sha256:{_digest(own.image)}" if known else "",
         **({"containerID": identity} if known else {}),
-        "started": own.state == "running" if once else _passed(started, now),
+        "started": own.state == "running",
     }
-
-
-def _passed(at: float | None, now: float) -> bool:
-    return at is not None and at <= now + HAIR
 
 
 def _state(own: Container, pod: Object, life: Life, now: float, identity: str) -> Json:
@@ -153,16 +125,10 @@ def _terminated(end: End, identity: str) -> Json:
     return {
         "exitCode": end.code,
         "reason": end.reason,
-        **({"message": end.message} if end.message else {}),
         "startedAt": stamp(end.started),
         "finishedAt": stamp(end.finished),
         "containerID": identity,
     }
-
-
-def _previous(life: Life, own: Container) -> str:
-    number = own.restarts if own.state == "ended" else own.restarts - 1
-    return f"containerd://{_digest(f'{life.uid} {own.name} {number}')}"
 
 
 def _duration(seconds: float) -> str:

@@ -10,23 +10,19 @@ Without a frozen clock it runs by itself, in real time.
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from devkube.clock import Clock
 from devkube.options import Settings
-from devkube.simulation.client import SERVICE, Api, Client
-from devkube.simulation.daemonsets import DaemonSets
-from devkube.simulation.deployments import Deployments
-from devkube.simulation.endpoints import EndpointsController
+from devkube.simulation.client import Api, Client
+from devkube.simulation.deployments import Deployments, ReplicaSets
 from devkube.simulation.jobs import Jobs
 from devkube.simulation.kubelet import Kubelet
 from devkube.simulation.loops import Key, Loop
 from devkube.simulation.nodes import Nodes
-from devkube.simulation.replicasets import ReplicaSets
 from devkube.simulation.scheduler import Scheduler
-from devkube.simulation.statefulsets import StatefulSets
+from devkube.simulation.sets import DaemonSets, StatefulSets
 from devkube.store import Change, Store
 
 
@@ -41,7 +37,6 @@ _CONTROLLERS: Final[Mapping[str, tuple[str, Callable[[Client], Controller]]]] = 
     "statefulsets.apps": ("statefulset-controller", StatefulSets),
     "daemonsets.apps": ("daemonset-controller", DaemonSets),
     "jobs.batch": ("job-controller", Jobs),
-    "services": ("endpoint-controller", EndpointsController),
 }
 _ALL: Final[Key] = ("", "")
 _TICK: Final = 1e-6  # seconds beyond an alarm's instant, so that no rounding keeps it from ringing
@@ -54,7 +49,6 @@ class Simulation:
         self._api, self._store, self._clock = api, store, clock
         self._others = others
         self._owners: dict[str, tuple[Loop, Key]] = {}  # uid of a workload -> who looks after it
-        self._services: dict[str, set[str]] = defaultdict(set)  # namespace -> names
         self._kubelets: dict[str, Client] = {}  # by node
         self._tasks: list[asyncio.Task[None]] = []
         kubelet = Kubelet(self._kubelet, self._controller("pod-garbage-collector"), pull=settings.pull_seconds)
@@ -132,14 +126,6 @@ class Simulation:
             self._own(uid, above=gone)
         if after.key == "pods":
             self._scheduler.add(_ALL)
-            self._refer(after.namespace)
-        elif after.key == "services":
-            names = self._services[after.namespace]
-            (names.discard if gone else names.add)(after.name)
-        elif after.key == "endpoints" and after.name in self._services[after.namespace]:
-            self._loops["services"].add(key)
-        elif after.key == "endpointslices.discovery.k8s.io" and (name := after.labels.get(SERVICE)):
-            self._loops["services"].add((after.namespace, name))
         elif after.key == "nodes":
             self._scheduler.add(_ALL)
             for one in self._store.select("daemonsets.apps"):
@@ -155,7 +141,3 @@ class Simulation:
             if above and (found := self._store.get(loop.name, *key)):
                 for one in found.owners:
                     self._own(one, above=False)
-
-    def _refer(self, namespace: str) -> None:
-        for name in self._services.get(namespace, ()):
-            self._loops["services"].add((namespace, name))

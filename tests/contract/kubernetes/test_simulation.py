@@ -206,17 +206,6 @@ async def test_a_job_runs_to_its_end(api: DevKube) -> None:
     assert (await api.request("GET", f"{path}/good"))["status"]["succeeded"] == 2
 
 
-async def test_services_have_endpoints(api: DevKube) -> None:
-    """An EndpointSlice with the addresses of ready Pods."""
-    service = {"metadata": {"name": "d"}, "spec": {"selector": {"app": "d"}, "ports": [{"port": 80}]}}
-    await make(api, SPACE.of("v1", "services"), service)
-    await make(api, SPACE.deployments, deployment("d", replicas=2))
-    await elapse(api, 60)
-    slices = await items(api, SPACE.of("discovery.k8s.io/v1", "endpointslices"))
-    addresses = {address for one in slices for end in one["endpoints"] or [] for address in end["addresses"]}
-    assert addresses == {one["status"]["podIP"] for one in await items(api, SPACE.pods)}
-
-
 async def test_what_happens_is_told_in_events(api: DevKube) -> None:
     """Scheduled, Pulled, Created, Started: what kubectl describe shows."""
     await make(api, SPACE.pods, pod("a"))

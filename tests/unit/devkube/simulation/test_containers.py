@@ -13,12 +13,7 @@ WELL: dict[str, Any] = {
     "pull": 2.0,
     "pull_error": "",
     "run": None,
-    "usual": None,
     "code": 0,
-    "reason": "",
-    "message": "",
-    "times": None,
-    "startup": 0.0,
     "ready": 0.0,
     "stop": 1.0,
     "restart": "Always",
@@ -51,14 +46,6 @@ def test_it_is_pulled_and_started_when_the_pull_is_over() -> None:
 def test_an_image_that_is_there_is_not_pulled() -> None:
     one = begun()
     assert reasons(one, plan(pull=None), 100) == ["Pulled", "Created", "Started"]
-
-
-def test_startup_comes_before_readiness() -> None:
-    one, told = begun(), plan(pull=None, startup=10.0, ready=3.0)
-    list(one.step(told, 100))
-    assert (one.started_at(told), one.ready_at(told), one.due(told, 100)) == (110, 110, 110)
-    never = plan(startup=None)
-    assert one.started_at(never) is one.ready_at(never) is one.due(never, 100) is None
 
 
 def test_failed_pulls_wait_longer_and_longer() -> None:
@@ -111,12 +98,6 @@ def test_who_is_started_again(restart: str, code: int, restarts: int) -> None:
     one = begun()
     list(one.step(plan(pull=None, run=5.0, code=code, restart=restart), 106))
     assert one.restarts == restarts
-
-
-def test_so_many_ends_and_then_it_is_well() -> None:
-    one, told = begun(), plan(pull=None, run=1.0, code=9, times=2)
-    list(one.step(told, 3600))
-    assert (one.state, one.ends, one.end and one.end.code) == ("running", 2, 9)
 
 
 def test_stopping() -> None:

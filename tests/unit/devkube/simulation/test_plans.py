@@ -18,12 +18,11 @@ def told(annotations: Any = None, *, owner: str = "", init: bool = False, **cont
 
 def test_without_annotations_all_is_well() -> None:
     found = told()
-    assert (found.pull, found.run, found.startup, found.ready, found.restart) == (3.0, None, 0.0, 0.0, "Always")
+    assert (found.pull, found.run, found.ready, found.restart) == (3.0, None, 0.0, "Always")
 
 
 def test_probes_that_wait_are_waited_for() -> None:
-    found = told(readinessProbe={"initialDelaySeconds": 7}, startupProbe={"initialDelaySeconds": 2})
-    assert (found.startup, found.ready) == (2.0, 7.0)
+    assert told(readinessProbe={"initialDelaySeconds": 7}).ready == 7.0
 
 
 def test_who_ends_by_itself() -> None:
@@ -35,10 +34,7 @@ def test_who_ends_by_itself() -> None:
 
 
 def test_a_container_is_told_apart() -> None:
-    found = told({"devkube.io/exit-code.main": "3", "devkube.io/exit-code": "0", "devkube.io/exit-times": "1"})
-    assert found.exit(0) == (3, "Error", "")
-    assert found.exit(1) == (0, "Completed", "")
-    assert found.runs(1) is None
+    assert told({"devkube.io/exit-code.main": "3", "devkube.io/exit-code": "0"}).code == 3
     assert told({"devkube.io/ready-seconds": "never"}).ready is None
 
 
@@ -49,7 +45,6 @@ def test_a_container_is_told_apart() -> None:
         ("ready-seconds", "-1", "not seconds or never"),
         ("pull-seconds", "nan", "not seconds"),
         ("exit-code", "256", "not a number up to 255"),
-        ("exit-times", "x", "not a count"),
         ("exit-code.other", "1", "names no container"),
         ("exitcode", "1", "is unknown"),
     ],
