@@ -68,3 +68,8 @@ class Admitter(Protocol):
     def decide(self, question: Question, world: Reader) -> Decision:
         """The answer. Raises Unlisted where a live read is needed; the machine reads and asks again."""
         ...
+
+
+def place(admitter: Admitter, kind: str, namespace: str) -> str:
+    """Where an admitter reads a kind: in the namespace of the question, unless its `places` say otherwise."""
+    return str(getattr(admitter, "places", {}).get(kind, namespace))

@@ -171,6 +171,15 @@ _PARTS: Final[dict[str, Any]] = {
 }
 
 
+def judge(given: core.ConfigMap) -> str:
+    """What is wrong with a ConfigMap, "" where it can be used."""
+    try:
+        read(given.data.kernelcache)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
 def unknown(text: str) -> list[str]:
     """Keys of a good configuration that nobody reads."""
     try:

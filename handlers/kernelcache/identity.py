@@ -95,5 +95,14 @@ def of_container(container: Object, *, namespace: str, kind: str, name: str, uri
     )
 
 
+def placed(found: Identity, namespace: str) -> Identity:
+    """The same in another namespace: an object may be seen before it is told which one it is in."""
+    if not found.factors or found.factors.get("namespace") == namespace:
+        return found
+    factors_ = {**found.factors, "namespace": namespace}
+    footprints = footprint.of(factors_, imageclass.read(found.factors["runtimeImage"]).class_)
+    return msgspec.structs.replace(found, factors=factors_, footprints=footprints)
+
+
 def _without(code: str, why: str, **known: Any) -> Identity:
     return Identity(**known, missing=why, code=code)

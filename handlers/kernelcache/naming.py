@@ -37,10 +37,10 @@ def cache(capture_name: str, reference: str) -> str:
     return f"{base}-{_hash(reference, 24)}"
 
 
-def reporter(capture_name: str) -> str:
-    """Of the Secret that lets a sidecar report."""
+def access(to: str, capture_name: str) -> str:
+    """Of the Secret that lets a sidecar report (`reporter`) or push (`pusher`)."""
     tail = f"-{_hash(capture_name, 8)}"
-    head = "kernel-cache-reporter-"
+    head = f"kernel-cache-{to}-"
     return head + capture_name[: LONGEST - len(head) - len(tail)].rstrip("-.") + tail
 
 

@@ -100,6 +100,10 @@ def _seen(world: World, stored: store.Stored, seen: events.ObjectSeen) -> Callab
     if key.kind not in kinds.KINDS:
         return lambda: None
     value, problem = kinds.decode(key.kind, seen.object)
+    judge = kinds.KINDS[key.kind].judge
+    if judge is not None and (value is None or (problem := judge(value))):
+        last = world.find(key)
+        value = last.value if last is not None else None
     known = Known(
         seen.uid, seen.resource_version, seen.shape, stored.sequence, stored.time_ns, value, problem
     )  # an object that does not decode exists all the same

@@ -163,7 +163,7 @@ def _object(world: World, parts: list[Any]) -> None:
     known = msgspec.convert(raw, Known)
     if known.value is not None:
         value, problem = kinds.decode(kind, known.value)
-        known = msgspec.structs.replace(known, value=value, problem=problem)
+        known = msgspec.structs.replace(known, value=value, problem=problem or known.problem)
     world.objects.setdefault(kind, {}).setdefault(namespace, {})[name] = known
 
 

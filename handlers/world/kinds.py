@@ -5,16 +5,22 @@
 Rules: design.md section 2, "Shapes".
 """
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from crds import cachebackend, core, inferencecache
+from crds import cachebackend, core, inferencecache, kernelcache
+from handlers.kernelcache import config
 
 
 class Kind(NamedTuple):
+    """`judge` says in one line what is wrong with an object that cannot be used, "" for one that can: the world then
+    keeps the last good one, and the line beside it."""
+
     struct: type[msgspec.Struct]
     shape: int
+    judge: Callable[[Any], str] | None = None
 
 
 KINDS: Final[dict[str, Kind]] = {
@@ -26,6 +32,12 @@ KINDS: Final[dict[str, Kind]] = {
     core.DEPLOYMENTS: Kind(core.Deployment, 1),
     core.REPLICA_SETS: Kind(core.ReplicaSet, 1),
     core.AUTOSCALERS: Kind(core.HorizontalPodAutoscaler, 1),
+    core.NODES: Kind(core.Node, 1),
+    core.CONFIG_MAPS: Kind(core.ConfigMap, 1, config.judge),
+    kernelcache.NODE_GROUPS: Kind(kernelcache.KernelCacheNodeGroup, 1),
+    kernelcache.NODES: Kind(kernelcache.KernelCacheNode, 1),
+    kernelcache.CAPTURES: Kind(kernelcache.KernelCacheCapture, 1),
+    kernelcache.CACHES: Kind(kernelcache.KernelCache, 1),
 }
 
 

@@ -32,7 +32,7 @@ from handlers.admission.decision import Decision, Question
 from handlers.admission.view import TOKEN_BYTES, View
 from handlers.effects.cluster import ClusterError
 from handlers.outcome import Key, Object
-from handlers.system import Admitter
+from handlers.system import Admitter, place
 from handlers.world.reader import Reader, Unlisted
 from handlers.world.state import Known, World
 from subscribers.http import recording
@@ -193,8 +193,9 @@ class Desk:
         for _ in range(1 + len(admitter.kinds)):
             try:
                 for kind in wanted:
-                    live.update(await self._shared(kind, question.namespace))
-                    whole.add((kind, question.namespace))
+                    where = place(admitter, kind, question.namespace)
+                    live.update(await self._shared(kind, where))
+                    whole.add((kind, where))
             except Unsaid:
                 if first is not None and admitter.fails_open:
                     return first

@@ -24,6 +24,8 @@ from handlers.world import kinds
 ANNOTATIONS: Final[dict[str, frozenset[str]]] = {
     core.PODS: frozenset((names.INJECTED_BY, names.INJECTED_BY_UID, names.INJECT_SKIPPED, names.SKIP_INJECT)),
     core.DEPLOYMENTS: frozenset(),
+    core.NODES: frozenset(),
+    core.CONFIG_MAPS: frozenset(),
 }
 _OURS: Final = ("inferencecache.io/", "worker.gpustack.ai/", "kvcache.gpustack.ai/", "serving.kserve.io/")
 #: Bytes of a narrow object; an event may have a little more (eventstore.envelope.MAX_BYTES).

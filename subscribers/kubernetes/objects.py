@@ -68,7 +68,7 @@ class Objects:
     async def list(self, kind: str, namespace: str = "", *, deadline: float = 10.0, **query: str) -> list[Object]:
         """All objects of a kind, page by page, as they are."""
         found: list[Object] = []
-        more: dict[str, str] = {"limit": "500", **query}
+        more: dict[str, str] = {"limit": "500", **ROUTES[kind].query, **query}
         while True:
             answer = await self.client.request("GET", ROUTES[kind].path(namespace), query=more, deadline=deadline)
             page: Any = msgspec.json.decode(answer.body)

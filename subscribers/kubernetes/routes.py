@@ -11,6 +11,12 @@ class Route(NamedTuple):
     group_version: str  # "v1", "apps/v1"
     plural: str
     namespaced: bool = True
+    only: str = ""  # the one name that is listed and watched, in every namespace
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Of lists and watches."""
+        return {"fieldSelector": f"metadata.name={self.only}"} if self.only else {}
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """An empty namespace of a namespaced kind is all of them."""
@@ -30,7 +36,7 @@ ROUTES: Final = {
     "pods": Route("v1", "pods"),
     "services": Route("v1", "services"),
     "secrets": Route("v1", "secrets"),
-    "configmaps": Route("v1", "configmaps"),
+    "configmaps": Route("v1", "configmaps", only="inferenceservice-config"),
     "events": Route("v1", "events"),
     "namespaces": Route("v1", "namespaces", namespaced=False),
     "nodes": Route("v1", "nodes", namespaced=False),
@@ -47,4 +53,10 @@ ROUTES: Final = {
     "cachebackends.inferencecache.io": Route("inferencecache.io/v1alpha1", "cachebackends"),
     "cachepolicies.inferencecache.io": Route("inferencecache.io/v1alpha1", "cachepolicies"),
     "cachetenants.inferencecache.io": Route("inferencecache.io/v1alpha1", "cachetenants"),
+    "kernelcachenodegroups.serving.kserve.io": Route(
+        "serving.kserve.io/v1alpha1", "kernelcachenodegroups", namespaced=False
+    ),
+    "kernelcachenodes.serving.kserve.io": Route("serving.kserve.io/v1alpha1", "kernelcachenodes", namespaced=False),
+    "kernelcachecaptures.serving.kserve.io": Route("serving.kserve.io/v1alpha1", "kernelcachecaptures"),
+    "kernelcaches.serving.kserve.io": Route("serving.kserve.io/v1alpha1", "kernelcaches"),
 }

@@ -109,7 +109,7 @@ class Watcher:
     async def _pages(self) -> tuple[list[Narrow], str]:
         """Pages share one version; a token that expired on the way means to start again."""
         items: list[Narrow] = []
-        query = {"limit": str(PAGE)}
+        query = {"limit": str(PAGE), **ROUTES[self.kind].query}
         version = ""
         while True:
             answer = await self.client.request("GET", self._path, query=query, deadline=LIST)
@@ -136,6 +136,7 @@ class Watcher:
     async def _watch(self) -> Next:
         seconds = WATCH * (0.9 + random.random() * 0.2)
         query = {
+            **ROUTES[self.kind].query,
             "watch": "true",
             "resourceVersion": self.machine.version,
             "allowWatchBookmarks": "true",
