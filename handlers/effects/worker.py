@@ -105,6 +105,7 @@ class Worker:
                 task.add_done_callback(self._ended)
             elif (pace := self._pace.get(work.entry)) is not None:
                 pace.settled()
+                self._forget(work.entry)
             if time.perf_counter() > until:
                 return True
         return False
@@ -159,6 +160,7 @@ class Worker:
             rest = pace.passing()
         if not rest:
             pace.tries = 0
+            self._forget(work.entry)
             self.loop.done(work.entry, last)
             if wait := min((one for one in (wait, pace.next_refused(_now())) if one), default=0.0):
                 self._later(work.entry, wait, free=False)
@@ -252,9 +254,12 @@ class Worker:
             self.loop.add(entry)
             self.wake()
 
+        self._forget(entry)
+        self._again[entry] = asyncio.get_running_loop().call_later(pause, due)
+
+    def _forget(self, entry: Entry) -> None:
         if (old := self._again.pop(entry, None)) is not None:
             old.cancel()
-        self._again[entry] = asyncio.get_running_loop().call_later(pause, due)
 
 
 def _now() -> float:
