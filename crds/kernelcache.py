@@ -7,12 +7,12 @@ lenient (see crds.schema); the rules of the schemas are strict.
 Rules: seed 001, "How it works", "Artifact and delivery model"; spec/kernelcache.md section 1.
 """
 
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from crds.meta import Condition, Metadata
-from crds.schema import Is, Rule
+from crds.schema import IMMUTABLE, Is, Rule
 
 GROUP: Final = "serving.kserve.io"
 NODE_GROUPS: Final = f"kernelcachenodegroups.{GROUP}"
@@ -192,7 +192,7 @@ class Signing(msgspec.Struct, frozen=True, rename="camel"):
 class CaptureSpec(msgspec.Struct, frozen=True, rename="camel"):
     source_ref: Annotated[
         SourceReference,
-        Is(doc="Whose kernels.", required=True, rules=(Rule("self == oldSelf", "sourceRef is immutable"),)),
+        Is(doc="Whose kernels.", required=True, rules=(Rule(IMMUTABLE, "sourceRef is immutable"),)),
     ] = SourceReference()
     target_image: Annotated[str | None, Is(doc="Where to push; configured when unset.", min_length=1)] = None
     cache_paths: Annotated[
@@ -253,7 +253,7 @@ class KernelCacheCapture(msgspec.Struct, frozen=True):
 class CacheSpec(msgspec.Struct, frozen=True, rename="camel"):
     artifact: Annotated[
         Artifact,
-        Is(doc="The cache itself.", required=True, rules=(Rule("self == oldSelf", "artifact is immutable"),)),
+        Is(doc="The cache itself.", required=True, rules=(Rule(IMMUTABLE, "artifact is immutable"),)),
     ] = Artifact()
     mount_type: Annotated[str, Is(doc="How Pods get it.", enum=("oci",), default="oci")] = ""
     node_group_ref: Annotated[NameReference | None, Is(doc="Where it is prepared; configured when unset.")] = None
@@ -301,5 +301,3 @@ class KernelCache(msgspec.Struct, frozen=True):
     metadata: Metadata
     spec: CacheSpec = CacheSpec()
     status: CacheState = CacheState()
-
-    IMMUTABLE: ClassVar[tuple[str, ...]] = ("artifact",)

@@ -189,6 +189,26 @@ def _bounds(value: Any, said: Is, at: str) -> Iterator[Problem]:
         yield Problem("Invalid", at, f"should match {said.pattern}", value)
 
 
+IMMUTABLE: Final = "self == oldSelf"
+
+
+def transitions(new: Any, old: Any, struct: type[msgspec.Struct], at: str = "") -> list[Problem]:
+    """Immutable values that an update changes. Of CEL rules these are the only ones that are judged here."""
+    if not isinstance(new, Mapping) or not isinstance(old, Mapping):
+        return []
+    found = []
+    for one in fields(struct):
+        here, before, after = _below(at, one.name), old.get(one.name), new.get(one.name)
+        if before is None or after is None:
+            continue  # a transition rule holds between two values
+        for rule in one.of.rules:
+            if rule.cel == IMMUTABLE and before != after:
+                found.append(Problem("Invalid", here, rule.message, after))
+        if isinstance(one.type, type) and issubclass(one.type, msgspec.Struct):
+            found += transitions(after, before, one.type, here)
+    return found
+
+
 def _matches(pattern: str, value: str) -> bool:
     """As RE2 has it: `$` is the very end, not the place before a last newline."""
     return re.search(pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern, value) is not None
