@@ -62,9 +62,10 @@ async def play(story: Engines, cluster: demokube.Cluster | None, count: int) -> 
     turn, answer, at = await story.kill_engine(served)
     await story.kill_subscribers(count)
     await story.kill_nats(count)
-    if cluster:
-        await cluster.outage(count // 2)
+    before = await cluster.outage(count // 2) if cluster else None
     await story.look_back(turn, answer, at)
+    if cluster and before:
+        await cluster.look_back(before)
     await story.show_events()
 
 

@@ -5,11 +5,15 @@ raises Wrong.
 """
 
 import asyncio
+import hashlib
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from crds import core
 from crds.cachebackend import CACHE_BACKENDS
+from handlers import canonical
 from handlers.outcome import Object
 from warmlog import lab, labkube, labobjects
 from warmlog.children import together
@@ -80,8 +84,7 @@ class Cluster:
 
     async def outage(self, count: int) -> Before:
         """The API goes away under the controller and the webhook. The status that it showed before."""
-        word = "closes its port and cuts every connection" if self.kube.choice == "devkube" else "is killed with -9"
-        self.story.step(f"Kubernetes' API {word}, and returns")
+        self.story.step("Kill Kubernetes' API server with -9 and start it again")
         await self._counted()
         await self._show()
         before = Before(datetime.now(UTC), await self._status())
@@ -95,6 +98,7 @@ class Cluster:
         for condition, old in zip(*(one["conditions"] for one in (await self._status(), before.status)), strict=True):
             if condition["lastTransitionTime"] != old["lastTransitionTime"]:
                 raise Wrong(f"the outage changed a condition: {old} became {condition}")
+        self.story.say("back: the same objects, no condition changed meanwhile")
         await self._scaled()
         return before
 
@@ -111,7 +115,24 @@ class Cluster:
         took = loop.time() - started
         for pod in await self.kube.find(core.PODS, lab.TENANT, "engine=engine-b"):
             self._wiring(lab.ENGINES[1], pod, quiet=True)
-        self.story.say(f"back: engine-b is scaled to 2, the new Pod is wired, and counted after {took:.1f} s")
+        self.story.say(f"engine-b is scaled to 2, the new Pod is wired, and counted after {took:.1f} s")
+
+    async def look_back(self, before: Before) -> None:
+        self.story.step("Ask about the past: the CacheBackend of before the outage")
+        words = ("replay", "--at", before.at.isoformat(), "--about", ABOUT)
+        past = msgspec.json.decode(await self.story.tool(*words, "-o", "json"))
+        then, found = canonical.encode(before.status), canonical.encode(past["object"]["written"]["status"])
+        if then != found:
+            raise Wrong(f"the past changed: the API showed {then.decode()}, replayed is {found.decode()}")
+        self.story.say(f"$ warmlog replay --at {before.at:%H:%M:%S} --about {ABOUT}: position {past['position']}")
+        self.story.say(
+            f"the status written last is byte for byte what the API showed then: {len(then)} bytes, {digest(then)}"
+        )
+        since = await self.story.tool(*words[:3], "--diff", datetime.now(UTC).isoformat(), *words[3:])
+        changed = "status.matchedEnginePods: 2 -> 3"
+        if changed not in since:
+            raise Wrong(f"what changed since does not tell of the third engine Pod: {since}")
+        self.story.say(f"$ warmlog replay --at … --diff {datetime.now(UTC):%H:%M:%S} --about {ABOUT}: {changed}")
 
     # Checking -----------------------------------------------------------------------------------------------------
 
@@ -173,3 +194,8 @@ class Cluster:
 
     async def _show(self) -> None:
         self.story.say("$ kubectl get cachebackends\n" + await self.kube.kubectl.table(CACHE_BACKENDS, lab.TENANT))
+
+
+def digest(body: bytes) -> str:
+    """Enough of a hash to be compared by eye."""
+    return f"sha256 {hashlib.sha256(body).hexdigest()[:12]}…"

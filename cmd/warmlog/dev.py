@@ -4,8 +4,8 @@ State lies under --dir; all sockets are on loopback; NATS asks for a token that 
 runs, `warmlog events`, `replay` and `lookup` find it without flags. --engines=false starts no simulated engines: point
 your own subscriber at the printed address. --policies DIR takes CachePolicy and CacheTenant manifests.
 
-Kubernetes is devkube (in memory: its objects are gone when dev ends), or the kube-apiserver of $KUBEBUILDER_ASSETS. In
-it stand a CacheBackend and a Pod for each simulated engine; --kubernetes none does without.
+Kubernetes is devkube, or the kube-apiserver of $KUBEBUILDER_ASSETS; its objects lie under --dir too. In it stand a
+CacheBackend and a Pod for each simulated engine; --kubernetes none does without.
 """
 
 import argparse
@@ -113,12 +113,12 @@ async def begin(values: flags.Values, laboratory: lab.Lab, kube: labkube.Kube | 
 async def objects(kube: labkube.Kube, *, engines: bool) -> None:
     """A CacheBackend, and a Pod for each engine under the engine's name: what the engine publishes counts for it."""
     await kube.kubectl.apply(labobjects.backend())
-    if engines:
+    for spec in lab.ENGINES if engines else ():
         try:
-            for spec in lab.ENGINES:
-                await kube.objects.create(Key(core.PODS, lab.TENANT, spec.name), labobjects.pod(spec))
+            await kube.objects.create(Key(core.PODS, lab.TENANT, spec.name), labobjects.pod(spec))
         except ClusterError as error:
-            raise lab.LabError(f"engine Pods cannot be made: {error}") from error
+            if error.code != 409:  # from the last time
+                raise lab.LabError(f"the Pod of {spec.name} cannot be made: {error}") from error
 
 
 async def watch(laboratory: lab.Lab, stop: asyncio.Event) -> None:

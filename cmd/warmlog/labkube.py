@@ -5,7 +5,6 @@ one (no nodes there, so Pods stay Pending). The roles are processes of their own
 """
 
 import contextlib
-import signal
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
@@ -48,29 +47,34 @@ class Server(Protocol):
 
 
 class DevKube:
-    """`away` cuts every connection and closes the port; what it knows stays, as etcd does when an apiserver dies."""
+    """`away` kills it; what it knew lies in its directory and is there again afterwards."""
 
     def __init__(self, laboratory: lab.Lab, directory: Path, webhook: str) -> None:
-        self.lab, self.directory, self.webhook = laboratory, directory, webhook
+        self.lab, self.directory = laboratory, directory
         self.kubeconfig, self.url = directory / "kubeconfig", ""
+        self.words = [
+            f"--directory={directory}",
+            "--simulate",
+            "--pull-seconds=0",
+            f"--webhook-service={NAMESPACE}/{SERVICE}={webhook}",
+        ]
 
     async def start(self) -> None:
-        service = f"{NAMESPACE}/{SERVICE}={self.webhook}"
-        words = ["--port=0", f"--directory={self.directory}", "--simulate", "--pull-seconds=0"]
-        process = await self.lab.spawn(
-            "devkube", lab.python("warmlog.kubehost", *words, f"--webhook-service={service}"), read_stdout=True
-        )
+        port = self.url.rpartition(":")[2] or "0"
+        words = lab.python("warmlog.kubehost", f"--port={port}", *self.words)
+        process = await self.lab.spawn("devkube", words, read_stdout=True)
         line = await process.first_line(PATIENCE)
         try:
             self.url = msgspec.json.decode(line)["url"]
         except (msgspec.MsgspecError, KeyError, TypeError):
-            raise LabError(f"devkube did not start: {process.last_words()}; pip install 'warmlog[dev]'") from None
+            why = f"devkube did not start: {process.last_words()}"
+            raise LabError(f"{why}; it needs `pip install 'warmlog[dev]'`, --kubernetes none does without") from None
 
     async def away(self) -> None:
-        self.lab.processes["devkube"].child.send_signal(signal.SIGUSR1)
+        await self.lab.processes["devkube"].kill()
 
     async def back(self) -> None:
-        self.lab.processes["devkube"].child.send_signal(signal.SIGUSR2)
+        await self.start()
 
 
 class Kube:
