@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from crds import cachebackend, core, inferencecache, kernelcache
+from crds import cachebackend, core, inferencecache, kernelcache, kvcache
 from handlers.kernelcache import config
 
 
@@ -38,6 +38,9 @@ KINDS: Final[dict[str, Kind]] = {
     kernelcache.NODES: Kind(kernelcache.KernelCacheNode, 1),
     kernelcache.CAPTURES: Kind(kernelcache.KernelCacheCapture, 1),
     kernelcache.CACHES: Kind(kernelcache.KernelCache, 1),
+    kvcache.BACKENDS: Kind(kvcache.KVCacheBackend, 1),
+    kvcache.POOLS: Kind(kvcache.KVCachePool, 1),
+    kvcache.BINDINGS: Kind(kvcache.KVCachePoolBinding, 1),
 }
 
 

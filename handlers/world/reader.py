@@ -71,6 +71,9 @@ class Reader:
         if namespace is not None and (kind, namespace) in self._whole:
             yield from ((k, v) for k, v in self._live.items() if k.kind == kind and k.namespace == namespace)
             return
+        if namespace is None and (kind, "") in self._whole:  # "" was every namespace
+            yield from ((k, v) for k, v in self._live.items() if k.kind == kind)
+            return
         self._require(kind)
         spaces = self._world.objects.get(kind, {})
         for space in spaces if namespace is None else [namespace]:

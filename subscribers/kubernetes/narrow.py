@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from crds import cachebackend, core
+from crds import cachebackend, core, kvcache
 from handlers.cachebackend import names
 from handlers.outcome import Object
 from handlers.world import kinds
@@ -101,7 +101,17 @@ def _safe(kind: str, document: Object) -> Object:
         _overrides(document, metadata.get("uid", ""))
     if kind == core.DEPLOYMENTS:
         _template(document)
+    if kind == kvcache.BACKENDS:
+        _store(document)
     return document
+
+
+def _store(document: Object) -> None:
+    """Of a store's containers nothing is read yet that an operator wrote for them."""
+    managed = ((document.get("spec") or {}).get("connection") or {}).get("managed") or {}
+    for one in (managed.get("leader") or {}, *(managed.get("members") or ())):
+        for field in ("extraArgs", "extraEnv", "securityContext", "hostPaths"):
+            one.pop(field, None)
 
 
 def _template(document: Object) -> None:

@@ -59,4 +59,8 @@ ROUTES: Final = {
     "kernelcachenodes.serving.kserve.io": Route("serving.kserve.io/v1alpha1", "kernelcachenodes", namespaced=False),
     "kernelcachecaptures.serving.kserve.io": Route("serving.kserve.io/v1alpha1", "kernelcachecaptures"),
     "kernelcaches.serving.kserve.io": Route("serving.kserve.io/v1alpha1", "kernelcaches"),
+    "kvcachebackends.worker.gpustack.ai": Route("worker.gpustack.ai/v1", "kvcachebackends", namespaced=False),
+    "kvcachepools.worker.gpustack.ai": Route("worker.gpustack.ai/v1", "kvcachepools", namespaced=False),
+    "kvcachepoolbindings.worker.gpustack.ai": Route("worker.gpustack.ai/v1", "kvcachepoolbindings"),
+    "modeldeployments.worker.gpustack.ai": Route("worker.gpustack.ai/v1", "modeldeployments"),
 }
