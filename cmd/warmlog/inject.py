@@ -13,7 +13,7 @@ import sys
 from typing import Final
 
 from crds import core
-from warmlog import cli, flags, offline, output
+from warmlog import cli, flags, offline, output, systems
 
 FLAGS: Final = (*offline.FLAGS, output.FLAG)
 
@@ -26,7 +26,7 @@ def run(values: flags.Values, arguments: argparse.Namespace) -> int:
     world = offline.world_of([*state, *(one for one in given if one.kind != core.PODS)])
     refused = False
     for pod in pods:
-        outcome = offline.admit(pod, world, offline.options_of(values))
+        outcome = offline.admit(pod, world, offline.options_of(values), systems.cache_options(values))
         for name, decision in outcome.decisions:
             for line in decision.warnings:
                 print(f"{pod.key.name}: {name}: {line}", file=sys.stderr)

@@ -15,6 +15,7 @@ from crds import render, schema
 from handlers.admission import patches
 from handlers.admission.decision import Decision, Question, Violation
 from handlers.cachebackend.inject import Options
+from handlers.kernelcache import inject as caching
 from handlers.outcome import Key, Object
 from handlers.world import kinds
 from handlers.world.reader import Reader
@@ -30,7 +31,9 @@ FLAGS: Final = (
     flags.Flag("state", "more manifests that exist already, with commas: files or directories"),
     flags.Flag("kvevent-subscriber-image", "image of the KV-event subscriber; none is injected when empty"),
     flags.Flag("policy-server-grpc-address", "server that injected subscribers report to", Options().server),
+    *systems.CACHE_FLAGS,
 )
+DEFAULTS: Final = caching.Options()
 
 
 class Document(NamedTuple):
@@ -134,12 +137,19 @@ def world_of(documents: Iterable[Document]) -> World:
     return world
 
 
-def admit(document: Document, world: World, options: Options, *, old: Document | None = None) -> Outcome:
+def admit(
+    document: Document,
+    world: World,
+    options: Options,
+    caches: caching.Options = DEFAULTS,
+    *,
+    old: Document | None = None,
+) -> Outcome:
     """Every webhook that would be called for a document, in the order of an API server; mutations are carried on."""
     body = document.body
     decisions: list[tuple[str, Decision]] = []
     operation: Any = "CREATE" if old is None else "UPDATE"
-    for hook in systems.hooks(options):
+    for hook in systems.hooks(options, caches):
         if hook.kind != document.kind or operation not in hook.operations:
             continue
         seen = hook.admitter.see(body)
@@ -163,11 +173,14 @@ def admit(document: Document, world: World, options: Options, *, old: Document |
     return Outcome(body, decisions)
 
 
-def schema_problems(document: Document) -> list[Violation]:
-    """What an API server would refuse before any webhook is asked. CEL rules are not evaluated here."""
+def schema_problems(document: Document, old: Document | None = None) -> list[Violation]:
+    """What an API server would refuse before any webhook is asked. Of CEL rules only immutability is judged."""
     for one in render.DEFINITIONS:
         if one.name == document.kind:
-            found = schema.violations(document.body.get("spec") or {}, one.spec, "spec")
+            spec = document.body.get("spec") or {}
+            found = schema.violations(spec, one.spec, "spec")
+            if old is not None:
+                found += schema.transitions(spec, old.body.get("spec") or {}, one.spec, "spec")
             return [Violation(*problem) for problem in found]
     return []
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from handlers.admission.decision import Violation
 from handlers.admission.review import told
-from warmlog import cli, flags, offline, output
+from warmlog import cli, flags, offline, output, systems
 
 FLAGS: Final = (
     *offline.FLAGS,
@@ -48,11 +48,12 @@ def _judge(
     name = f"{document.body['kind']}/{document.key.namespace}/{document.key.name}".replace("//", "/")
     if not document.kind:
         return {"object": name, "refused": False, "violations": [], "warnings": ["no webhook here validates this kind"]}
-    problems = offline.schema_problems(document)
+    problems = offline.schema_problems(document, old)
     warnings: list[str] = []
     if not problems:
         world = offline.world_of([*state, *others])
-        outcome = offline.admit(offline.defaulted(document), world, offline.options_of(values), old=old)
+        caches = systems.cache_options(values)
+        outcome = offline.admit(offline.defaulted(document), world, offline.options_of(values), caches, old=old)
         warnings = [line for _, decision in outcome.decisions for line in decision.warnings]
         for _, decision in outcome.refused:
             problems += decision.violations or (Violation("Forbidden", "", decision.reason),)

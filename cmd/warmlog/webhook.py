@@ -57,6 +57,7 @@ FLAGS: Final = (
     flags.Flag("tls-key-file", "its key"),
     flags.Flag("kvevent-subscriber-image", "image of the KV-event subscriber; none is injected when empty"),
     flags.Flag("policy-server-grpc-address", "server that injected subscribers report to", Options().server),
+    *systems.CACHE_FLAGS,
     flags.Flag("instance", "this webhook's name in the log; host name and process when empty"),
     *logs.FLAGS,
 )
@@ -85,7 +86,8 @@ class Webhook:
             systems.admitters(
                 Options(
                     subscriber_image=values["kvevent-subscriber-image"], server=values["policy-server-grpc-address"]
-                )
+                ),
+                systems.cache_options(values),
             ),
             world=self.world,
             live=self.live,
