@@ -1,0 +1,109 @@
+"""What the webhooks may see: values of variables and arguments are tokens.
+
+Of a Pod's launch what tells which program runs stays readable, and the names of flags in any spelling. Of a backend's
+arguments the flag's name stays, and where spaces are: that is what is judged.
+
+Rules: design.md section 2, "Privacy".
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from handlers.admission import launch
+from handlers.admission.view import Allow, View, view
+from handlers.kvcachepool import names
+from handlers.outcome import Object
+
+#: What the decision reads of a Pod beside its structure. Names of flags and variables are always readable.
+ALLOW: Final = Allow(annotations=frozenset((*names.ACCEPTED, names.DOMAIN)))
+_FLAG: Final = re.compile(r"(-{0,3}[A-Za-z0-9_.-]*)(?:=(.*))?", re.DOTALL)
+Hide = Callable[[str], str]
+
+
+def _hiding(made: View) -> Hide:
+    """Tokens that go on where those of a view end; equal values have equal tokens."""
+    tokens = {value: token for token, value in made.values.items()}
+
+    def hide(value: str) -> str:
+        if not value:
+            return value
+        if value not in tokens:
+            tokens[value] = f"⟦{len(tokens) + 1}⟧"
+            made.values[tokens[value]] = value
+        return tokens[value]
+
+    return hide
+
+
+def pod(document: Object) -> View:
+    made = view(document, ALLOW)
+    given, shown = (part.get("spec") for part in (document, made.object))
+    if not isinstance(given, dict) or not isinstance(shown, dict) or not isinstance(given.get("containers"), list):
+        return made
+    hide = _hiding(made)
+    pairs = zip(given["containers"], shown["containers"], strict=True)
+    made.object["spec"] = {**shown, "containers": [_container(one, seen, hide) for one, seen in pairs]}
+    return made
+
+
+def _container(given: Any, shown: Any, hide: Hide) -> Any:
+    if not isinstance(given, dict):
+        return shown
+    command: Any = [] if given.get("command") is None else given["command"]
+    args: Any = [] if given.get("args") is None else given["args"]
+    if not isinstance(command, list) or not isinstance(args, list):
+        return shown
+    words, seen = [*command, *args], [*(shown.get("command") or ()), *(shown.get("args") or ())]
+    if not all(isinstance(word, str) for word in words):
+        return shown
+    masked = launch.masked(words, hide)
+    seen = [*masked, *(_flagged(word, one, hide) for word, one in list(zip(words, seen, strict=True))[len(masked) :])]
+    parts = {"command": seen[: len(command)], "args": seen[len(command) :]}
+    return {**shown, **{field: part for field, part in parts.items() if given.get(field) is not None}}
+
+
+def _flagged(word: str, shown: str, hide: Hide) -> str:
+    """A flag's name is read up to the first dot, so it stays where it ends in something strange."""
+    return launch.headed(word, hide) if word.startswith("--") and not shown.startswith("--") else shown
+
+
+def see(document: Object) -> View:
+    made = view(document, Allow())
+    token = _hiding(made)
+
+    def walk(part: Any) -> Any:
+        if isinstance(part, list):
+            return [walk(one) for one in part]
+        if not isinstance(part, dict):
+            return part
+        found = {key: walk(value) for key, value in part.items()}
+        if isinstance(part.get("extraArgs"), list):
+            found["extraArgs"] = [_word(one, token) if isinstance(one, str) else one for one in part["extraArgs"]]
+        if isinstance(part.get("extraEnv"), list):
+            found["extraEnv"] = [_variable(one, token) for one in found["extraEnv"]]
+        return found
+
+    made.object = {key: walk(value) if key == "spec" else value for key, value in made.object.items()}
+    return made
+
+
+def _word(word: str, token: Hide) -> str:
+    return "".join(
+        piece if not piece or piece.isspace() else _piece(piece, token) for piece in re.split(r"(\s+)", word)
+    )
+
+
+def _piece(piece: str, token: Hide) -> str:
+    found = _FLAG.fullmatch(piece)
+    if found is None or not found[1].startswith("-"):
+        name, equals, value = piece.partition("=")
+        dashes = name[: len(name) - len(name.lstrip("-"))]
+        return dashes + token(name[len(dashes) :]) + equals + token(value)
+    return found[1] + ("" if found[2] is None else f"={token(found[2])}")
+
+
+def _variable(one: Any, token: Hide) -> Any:
+    if not isinstance(one, dict) or not isinstance(one.get("value"), str):
+        return one
+    return {**one, "value": token(one["value"])}

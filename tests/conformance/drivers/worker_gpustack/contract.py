@@ -1,0 +1,5 @@
+"""Area contract: see pods."""
+
+from tests.conformance.drivers.worker_gpustack.pods import compare, run
+
+__all__ = ["compare", "run"]
