@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from eventstore import kvwire, subjects
+from handlers import goduration
 from handlers.prefixindex import index, keys, policies, request
 from subscribers.http import connection, intake, lookups, orders, probes, routes
 from subscribers.kvevents import endpoints
@@ -358,7 +359,7 @@ def _flags() -> Try:
                 understood = True
             except ValueError:
                 pass
-        policies.duration(text)
+        goduration.nanoseconds(text)
         try:
             endpoints.plan(text, text if len(raw) % 2 else None, 1 + len(raw) % 3)
             understood = True
