@@ -10,7 +10,7 @@ import msgspec
 
 from eventstore import kvwire, subjects
 from handlers import goduration
-from handlers.prefixindex import index, keys, policies, request
+from handlers.prefixindex import index, keys, request
 from subscribers.http import connection, intake, lookups, orders, probes, routes
 from subscribers.kvevents import endpoints
 from tests.fuzz import mutate
