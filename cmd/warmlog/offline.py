@@ -4,6 +4,7 @@ The state is a set of manifests too. Everything that is not in it does not exist
 what a cluster would show.
 """
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -61,13 +62,32 @@ def read(path: str) -> list[Document]:
     found: list[Document] = []
     for name, text in _texts(path):
         try:
-            bodies = [one for one in yaml.safe_load_all(text) if one is not None]
+            bodies = [one for one in _parsed(text) if one is not None]
         except (yaml.YAMLError, ValueError, RecursionError, TypeError, AttributeError, LookupError) as error:
             raise cli.Failure(f"{name}: {' '.join(str(error).split())}") from None
         for body in bodies:
-            for one in body.get("items", []) if isinstance(body, dict) and body.get("kind") == "List" else [body]:
-                found.append(_document(name, one))
+            found += [_document(name, one) for one in _opened(name, body)]
     return found
+
+
+def _parsed(text: str) -> list[Any]:
+    """JSON is read as JSON: YAML takes the halves of an escaped surrogate pair for two characters."""
+    if text.lstrip().startswith("{"):
+        try:
+            return [msgspec.json.decode(text)]
+        except msgspec.DecodeError:
+            pass  # YAML may begin like that too
+    return list(yaml.safe_load_all(text))
+
+
+def _opened(name: str, body: Any) -> list[Any]:
+    """What a List holds; anything else alone."""
+    if not isinstance(body, dict) or body.get("kind") != "List":
+        return [body]
+    items = body.get("items")
+    if not isinstance(items, list):
+        raise cli.Failure(f"{name}: items of a List are no list")
+    return items
 
 
 def _texts(path: str) -> Iterable[tuple[str, str]]:
@@ -102,13 +122,32 @@ def _document(name: str, body: Any) -> Document:
 
 
 def _refuse_bombs(body: Any, name: str) -> None:
+    """Raises Failure for what no API server could be sent: too much, or what JSON cannot say."""
     todo, seen = [body], 0
     while todo:
         value = todo.pop()
         seen += 1
         if seen > MOST_VALUES:
             raise cli.Failure(f"{name}: more than {MOST_VALUES} values, or an alias of itself")
-        todo += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        if isinstance(value, dict):
+            for key in value:
+                if not isinstance(key, str):
+                    raise cli.Failure(f"{name}: the key {key!r} is no string; put it in quotes")
+            todo += [*value, *value.values()]
+        elif isinstance(value, list):
+            todo += value
+        elif isinstance(value, str) and not value.isascii() and not _is_text(value):
+            raise cli.Failure(f"{name}: the string {value!r:.40} is no Unicode text")
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise cli.Failure(f"{name}: {value} is no number of JSON")
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def kind_of(api_version: str, kind: str) -> str:
