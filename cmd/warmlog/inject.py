@@ -26,7 +26,8 @@ def run(values: flags.Values, arguments: argparse.Namespace) -> int:
     world = offline.world_of([*state, *(one for one in given if one.kind != core.PODS)])
     refused = False
     for pod in pods:
-        outcome = offline.admit(pod, world, offline.options_of(values), systems.cache_options(values))
+        caches, pools = systems.cache_options(values), systems.pool_settings(values)
+        outcome = offline.admit(pod, world, offline.options_of(values), caches, pools)
         for name, decision in outcome.decisions:
             for line in decision.warnings:
                 print(f"{pod.key.name}: {name}: {line}", file=sys.stderr)

@@ -4,9 +4,9 @@ Rules: design.md section 6, last paragraph.
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from crds import core
+from crds import core, kvcache
 from crds.cachebackend import CACHE_BACKENDS
 from handlers.cachebackend import admit
 from handlers.cachebackend.inject import Options
@@ -15,6 +15,10 @@ from handlers.kernelcache import admit as kernelcache
 from handlers.kernelcache import inject as caching
 from handlers.kernelcache import names
 from handlers.kernelcache.system import KernelCaches
+from handlers.kvcachepool import admit as joining
+from handlers.kvcachepool import names as pooling
+from handlers.kvcachepool.inject import Settings
+from handlers.kvcachepool.system import KVCachePools
 from handlers.system import Admitter, System
 from warmlog import VERSION, flags
 
@@ -26,6 +30,16 @@ CACHE_FLAGS: Final = (
     ),
     flags.Flag("image-volumes", "whether the cluster has image volumes (Kubernetes 1.35)", "true", flags.boolean),
 )
+#: Of the roles and tools that answer admission for KV cache pools.
+POOL_FLAGS: Final = (
+    flags.Flag(
+        pooling.SETTING,
+        "whether an engine's KV cache dtype is its Binding's: rendered, and refused in a Pod",
+        "true",
+        flags.boolean,
+    ),
+    flags.Flag("kv-cache-backend-image", "image of a KVCacheBackend that names none", Settings().backend_image),
+)
 
 
 def cache_options(values: flags.Values) -> caching.Options:
@@ -33,6 +47,15 @@ def cache_options(values: flags.Values) -> caching.Options:
         linker_image=values["kernel-cache-linker-image"],
         kserve_namespace=values["kserve-namespace"],
         image_volumes=values["image-volumes"],
+    )
+
+
+def pool_settings(told: Mapping[str, Any]) -> Settings:
+    """From the values of flags, or from what the log says of them (texts)."""
+    owned = told.get(pooling.SETTING, True)
+    return Settings(
+        dtype_owned=owned if isinstance(owned, bool) else flags.boolean(owned),
+        backend_image=told.get("kv-cache-backend-image", Settings().backend_image),
     )
 
 
@@ -46,21 +69,38 @@ class Hook(NamedTuple):
     mutating: bool
 
 
+_POOLS: Final = "/validate-worker-gpustack-ai-v1"
+
+
 def systems() -> list[System]:
-    return [CacheBackends(), KernelCaches()]
+    return [CacheBackends(), KernelCaches(), KVCachePools()]
 
 
-def hooks(options: Options, caches: caching.Options = caching.Options()) -> list[Hook]:  # noqa: B008 - immutable
+def hooks(
+    options: Options,
+    caches: caching.Options = caching.Options(),  # noqa: B008 - immutable
+    pools: Settings = Settings(),  # noqa: B008 - immutable
+) -> list[Hook]:
     """In the order in which API servers call them: mutating ones first, each list by name."""
     written = ("CREATE", "UPDATE")
     return [
+        Hook("/mutate-gpustack-worker-kvcache-core-v1-pod", joining.Injection(pools), core.PODS, ("CREATE",), True),
         Hook("/mutate--v1-pod", admit.Pods(options), core.PODS, ("CREATE",), True),
         Hook("/mutate-kernelcache-pods", kernelcache.Pods(caches), core.PODS, ("CREATE",), True),
         Hook("/mutate-inferencecache-io-v1alpha1-cachebackend", admit.Defaults(), CACHE_BACKENDS, written, True),
+        Hook("/validate-gpustack-worker-kvcache-core-v1-pod", joining.Freeze(), core.PODS, ("UPDATE",), False),
+        Hook(f"{_POOLS}-kvcachebackend", joining.Backends(pools), kvcache.BACKENDS, written, False),
+        Hook(f"{_POOLS}-kvcachepool", joining.Pools(pools), kvcache.POOLS, written, False),
+        Hook(f"{_POOLS}-kvcachepoolbinding", joining.Bindings(pools), kvcache.BINDINGS, written, False),
+        Hook(f"{_POOLS}-modeldeployment", joining.Deployments(pools), kvcache.DEPLOYMENTS, written, False),
         Hook("/validate-inferencecache-io-v1alpha1-cachebackend", admit.Validation(), CACHE_BACKENDS, written, False),
     ]
 
 
-def admitters(options: Options, caches: caching.Options) -> Mapping[str, Admitter]:
+def admitters(
+    options: Options,
+    caches: caching.Options = caching.Options(),  # noqa: B008 - immutable
+    pools: Settings = Settings(),  # noqa: B008 - immutable
+) -> Mapping[str, Admitter]:
     """Path of the webhook -> who answers."""
-    return {one.path: one.admitter for one in hooks(options, caches)}
+    return {one.path: one.admitter for one in hooks(options, caches, pools)}

@@ -52,8 +52,8 @@ def _judge(
     warnings: list[str] = []
     if not problems:
         world = offline.world_of([*state, *others])
-        caches = systems.cache_options(values)
-        outcome = offline.admit(offline.defaulted(document), world, offline.options_of(values), caches, old=old)
+        caches, pools = systems.cache_options(values), systems.pool_settings(values)
+        outcome = offline.admit(offline.defaulted(document), world, offline.options_of(values), caches, pools, old=old)
         warnings = [line for _, decision in outcome.decisions for line in decision.warnings]
         for _, decision in outcome.refused:
             problems += decision.violations or (Violation("Forbidden", "", decision.reason),)

@@ -58,6 +58,7 @@ FLAGS: Final = (
     flags.Flag("kvevent-subscriber-image", "image of the KV-event subscriber; none is injected when empty"),
     flags.Flag("policy-server-grpc-address", "server that injected subscribers report to", Options().server),
     *systems.CACHE_FLAGS,
+    *systems.POOL_FLAGS,
     flags.Flag("instance", "this webhook's name in the log; host name and process when empty"),
     *logs.FLAGS,
 )
@@ -88,6 +89,7 @@ class Webhook:
                     subscriber_image=values["kvevent-subscriber-image"], server=values["policy-server-grpc-address"]
                 ),
                 systems.cache_options(values),
+                systems.pool_settings(values),
             ),
             world=self.world,
             live=self.live,
