@@ -17,6 +17,7 @@ from handlers.admission import patches
 from handlers.admission.decision import Decision, Question, Violation
 from handlers.cachebackend.inject import Options
 from handlers.kernelcache import inject as caching
+from handlers.kvcachepool.inject import Settings
 from handlers.outcome import Key, Object
 from handlers.world import kinds
 from handlers.world.reader import Reader
@@ -33,8 +34,10 @@ FLAGS: Final = (
     flags.Flag("kvevent-subscriber-image", "image of the KV-event subscriber; none is injected when empty"),
     flags.Flag("policy-server-grpc-address", "server that injected subscribers report to", Options().server),
     *systems.CACHE_FLAGS,
+    *systems.POOL_FLAGS,
 )
 DEFAULTS: Final = caching.Options()
+POOLS: Final = Settings()
 
 
 class Document(NamedTuple):
@@ -181,6 +184,7 @@ def admit(
     world: World,
     options: Options,
     caches: caching.Options = DEFAULTS,
+    pools: Settings = POOLS,
     *,
     old: Document | None = None,
 ) -> Outcome:
@@ -188,7 +192,7 @@ def admit(
     body = document.body
     decisions: list[tuple[str, Decision]] = []
     operation: Any = "CREATE" if old is None else "UPDATE"
-    for hook in systems.hooks(options, caches):
+    for hook in systems.hooks(options, caches, pools):
         if hook.kind != document.kind or operation not in hook.operations:
             continue
         seen = hook.admitter.see(body)
