@@ -126,7 +126,7 @@ class Kube:
 
     def _hooks(self) -> list[Object]:
         """A real server on this machine knows no Services: it is told the address instead."""
-        texts = [manifests().joinpath(name).read_text() for name in ("webhooks.yaml", "webhooks-kvcache.yaml")]
+        texts = [path.read_text() for path in sorted(manifests().glob("webhooks*.yaml"))]
         found = [one for text in texts for one in yaml.safe_load_all(text) if one]
         if self.choice == "assets":
             for hook in (hook for one in found for hook in one["webhooks"]):
