@@ -144,7 +144,7 @@ class Desk:
     async def _decide(
         self, admitter: Admitter, request: review.Request, current: Object | None, old: Object | None
     ) -> Answered:
-        if request.namespace in self.excluded:
+        if request.namespace in self.excluded and admitter.fails_open:
             return self._pass(request, "excluded-namespace")
         seen = admitter.see(current) if current is not None else None
         before = admitter.see(old) if old is not None else None
@@ -154,7 +154,7 @@ class Desk:
             judged = await self._read_first(admitter, question, judged)
         for again in (False, True):
             decision = judged.decision
-            if decision is None or (decision.missed and not decision.patch):
+            if decision is None or (decision.missed and not decision.patch and decision.verdict != "refused"):
                 break
             try:
                 patch = await self._filled(decision, seen, question.namespace)
