@@ -147,8 +147,9 @@ class Recorder:
         await self.folded(last.sequence)
         decoded = events.decode(last)
         if isinstance(decoded, events.Decoded) and isinstance(decoded.data, events.ObjectGone):
-            one = fact.object if isinstance(fact, Seen) else fact
-            if decoded.data.uid == one.uid or _older(one.resource_version, decoded.data.resource_version):
+            gone, one = decoded.data, fact.object if isinstance(fact, Seen) else fact
+            late = not (isinstance(fact, Seen) and fact.listed) and _older(one.resource_version, gone.resource_version)
+            if gone.uid == one.uid or late:
                 return None  # a uid never comes back
         return last.sequence
 

@@ -1,0 +1,153 @@
+"""From bytes to what is told of an object. Canaries lie wherever a secret may lie, and must not come through."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from crds import cachebackend, core
+from handlers.cachebackend import names
+from handlers.world import kinds
+from subscribers.kubernetes import narrow as narrowing
+from subscribers.kubernetes.narrow import narrow, token, values
+
+CANARY = "c4n4ry-s3cr3t"
+
+
+def told(kind: str, document: dict[str, Any]) -> narrowing.Narrow:
+    return narrow(kind, msgspec.json.encode(document))
+
+
+def metadata(**more: Any) -> dict[str, Any]:
+    return {
+        "name": "a",
+        "namespace": "ml",
+        "uid": "u",
+        "resourceVersion": "7",
+        "managedFields": [{"manager": CANARY, "fieldsV1": {"f:data": {}}}],
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": CANARY, "x": CANARY},
+        **more,
+    }
+
+
+CONTAINER = {
+    "name": "engine",
+    "image": "vllm:1",
+    "command": ["sh", "-c", CANARY],
+    "args": ["--key", CANARY],
+    "env": [{"name": "KEY", "value": CANARY}, {"name": "S", "valueFrom": {"secretKeyRef": {"name": CANARY}}}],
+    "envFrom": [{"secretRef": {"name": CANARY}}],
+    "livenessProbe": {"httpGet": {"path": f"/{CANARY}", "httpHeaders": [{"name": "A", "value": CANARY}]}},
+    "lifecycle": {"preStop": {"exec": {"command": [CANARY]}}},
+}
+POD_SPEC = {
+    "containers": [CONTAINER],
+    "initContainers": [CONTAINER],
+    "volumes": [
+        {"name": "v", "secret": {"secretName": CANARY}},
+        {"name": "t", "csi": {"volumeAttributes": {"k": CANARY}}},
+    ],
+    "imagePullSecrets": [{"name": CANARY}],
+}  # fmt: skip
+OBJECTS: dict[str, dict[str, Any]] = {
+    core.PODS: {"metadata": metadata(labels={"app": "x"}), "spec": POD_SPEC, "status": {"phase": "Running"}},
+    core.DEPLOYMENTS: {
+        "metadata": metadata(generation=2),
+        "spec": {"template": {"metadata": {"annotations": {"x": CANARY}, "creationTimestamp": None}, "spec": POD_SPEC}},
+    },
+    core.REPLICA_SETS: {"metadata": metadata(), "spec": {"template": {"spec": POD_SPEC}}},
+    core.SERVICES: {"metadata": metadata(), "spec": {"externalName": CANARY, "ports": [{"port": 80}]}},
+    core.AUTOSCALERS: {"metadata": metadata(), "spec": {"minReplicas": 1, "maxReplicas": 3}},
+    cachebackend.CACHE_BACKENDS: {
+        "metadata": metadata(),
+        "spec": {
+            "runtime": "VLLM",
+            "integration": {
+                "engineOverrides": {
+                    "env": [
+                        {"name": "HF_TOKEN", "value": CANARY},
+                        {"name": "X", "valueFrom": {"secretKeyRef": {"name": "s"}}},
+                    ],
+                    "args": [f"--api-key={CANARY}", "--flag", CANARY, f"-x {CANARY}"],
+                }
+            },
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("kind", sorted(OBJECTS))
+def test_no_canary_comes_through(kind: str) -> None:
+    found = told(kind, OBJECTS[kind])
+    assert found.problem == ""
+    assert found.value is not None
+    for text in (msgspec.json.encode(found.object).decode(), repr(found.value)):
+        assert CANARY not in text
+        assert "managedFields" not in text
+        assert "last-applied" not in text
+
+
+@pytest.mark.parametrize("kind", sorted(OBJECTS))
+def test_what_is_told_is_what_the_world_makes_of_it(kind: str) -> None:
+    found = told(kind, OBJECTS[kind])
+    assert kinds.decode(kind, msgspec.json.decode(msgspec.json.encode(found.object))) == (found.value, found.problem)
+
+
+def test_the_version_is_beside_the_object_and_not_in_it() -> None:
+    found = told(core.PODS, OBJECTS[core.PODS])
+    assert (found.namespace, found.name, found.uid, found.resource_version) == ("ml", "a", "u", "7")
+    assert "resourceVersion" not in found.object["metadata"]
+    touched = {**OBJECTS[core.PODS], "metadata": metadata(labels={"app": "x"}, resourceVersion="8")}
+    assert told(core.PODS, touched).value == found.value
+
+
+@pytest.mark.parametrize("kind", [core.PODS, cachebackend.CACHE_BACKENDS])
+def test_annotations_that_are_read_stay(kind: str) -> None:
+    marks = {names.SKIP_INJECT: "true", names.INJECTED_BY: "ml/a", "other": "x"}
+    found = told(kind, {"metadata": {"name": "a", "annotations": marks}, "spec": {}})
+    assert found.object["metadata"]["annotations"] == {names.SKIP_INJECT: "true", names.INJECTED_BY: "ml/a"}
+
+
+def test_the_trigger_of_a_roll_stays_on_a_template() -> None:
+    template = {"metadata": {"annotations": {names.RESTART_TRIGGER: "t", "x": CANARY}}}
+    found = told(core.DEPLOYMENTS, {"metadata": {"name": "a"}, "spec": {"template": template}})
+    assert found.object["spec"]["template"]["metadata"] == {"annotations": {names.RESTART_TRIGGER: "t"}}
+
+
+def test_tokens_are_equal_for_equal_values_of_one_object_and_can_be_put_back() -> None:
+    document = OBJECTS[cachebackend.CACHE_BACKENDS]
+    overrides = told(cachebackend.CACHE_BACKENDS, document).object["spec"]["integration"]["engineOverrides"]
+    secret = token("u", CANARY)
+    assert overrides["env"][0] == {"name": "HF_TOKEN", "value": secret, "valueFrom": None}
+    assert overrides["args"][:3] == [f"--api-key={secret}", "--flag", secret]
+    assert overrides["args"][3].startswith("⟦")
+    assert values(document)[secret] == CANARY
+    assert values(document)[overrides["args"][3]] == f"-x {CANARY}"
+    assert token("v", CANARY) != secret
+
+
+BAD: dict[str, Any] = {"metadata": {"name": "a", "namespace": "ml", "uid": "u", "labels": {"x": 3}}, "spec": {}}
+
+
+class TestWhatCannotBeTold:
+    @pytest.mark.parametrize("kind", sorted(OBJECTS))
+    def test_an_object_of_the_wrong_shape_exists_and_says_nothing(self, kind: str) -> None:
+        found = told(kind, BAD)
+        assert (found.name, found.uid, found.value) == ("a", "u", None)
+        assert found.problem
+        assert kinds.decode(kind, found.object) == (None, found.problem), "no default is taken for a fact"
+
+    def test_one_that_is_too_large_too(self) -> None:
+        labels = {f"k{n}": "v" * 60 for n in range(5000)}
+        found = told(core.PODS, {"metadata": metadata(labels=labels), "spec": {}})
+        assert found.value is None
+        assert found.object == {}
+
+    def test_what_is_large_for_what_is_not_read_is_told(self) -> None:
+        found = told(core.PODS, {"metadata": metadata(), "spec": POD_SPEC, "data": "x" * 1_000_000})
+        assert found.value is not None
+
+    @pytest.mark.parametrize("raw", [b"{", b"[]", b"3", b'{"metadata":[]}', b"\xff\xfe"])
+    def test_what_is_no_object_is_an_error(self, raw: bytes) -> None:
+        with pytest.raises(msgspec.MsgspecError):
+            narrow(core.PODS, raw)
