@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from devkube import selectors
-from devkube.custom import quantity
+from devkube.builtin.scalars import quantity_value
 from devkube.options import Settings
 
 EPILOG = """Use it:
@@ -178,7 +178,7 @@ def _pair(text: str) -> tuple[str, str]:
 def _quantity(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     try:
-        good = bool(name) and quantity.parse(value) >= 0
+        good = bool(name) and quantity_value(value) >= 0
     except ValueError:
         good = False
     if not good:

@@ -23,19 +23,7 @@ CRD_CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 # Whose deletion is answered by the object and not by a Status (ReturnDeletedObject).
 _RETURNED: Final = frozenset(
-    (
-        "pods",
-        "services",
-        "serviceaccounts",
-        "persistentvolumes",
-        "persistentvolumeclaims",
-        "podtemplates",
-        "resourcequotas",
-        "storageclasses.storage.k8s.io",
-        "csidrivers.storage.k8s.io",
-        "csinodes.storage.k8s.io",
-        "volumeattachments.storage.k8s.io",
-    )
+    ("pods", "services", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims", "resourcequotas")
 )
 
 

@@ -29,8 +29,6 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "namespaces": ("status.phase",),
     "secrets": ("type",),
     "services": ("spec.clusterIP", "spec.type"),
-    "replicationcontrollers": ("status.replicas",),
-    "replicasets.apps": ("status.replicas",),
     "jobs.batch": ("status.successful",),
     "events": (
         "involvedObject.kind",
@@ -46,14 +44,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
         "type",
     ),
 }
-_ABSENT: Final = {"spec.unschedulable": "false", "spec.hostNetwork": "false", "status.replicas": "0"}
-_ABSENT_NUMBERS: Final = {"status.successful": "0"}
-# events.k8s.io calls the same fields by other names.
-_ALIASES: Final = {
-    "regarding": "involvedObject",
-    "reportingController": "reportingComponent",
-    "spec.host": "spec.nodeName",
-}
+_ABSENT: Final = {"spec.unschedulable": "false", "spec.hostNetwork": "false", "status.successful": "0"}
 
 
 def supported(resource: Resource) -> tuple[str, ...]:
@@ -67,12 +58,11 @@ def values(resource: Resource, obj: Object) -> dict[str, str]:
     found = {}
     for path in FIELDS.get(resource.key, ()) + resource.selectable:
         value: Any = obj
-        names = ("reportingComponent",) if path == "reportingComponent" else path.split(".")
-        for name in names:
+        for name in path.split("."):
             value = value.get(name) if isinstance(value, dict) else None
-        if path == "source":  # of an Event: the component, whichever field tells it
-            value = (obj.get("source") or {}).get("component") or obj.get("reportingComponent")
-        found[path] = _text(value, _ABSENT.get(path) or _ABSENT_NUMBERS.get(path, ""))
+        if path == "source":  # of an Event: its component
+            value = (obj.get("source") or {}).get("component")
+        found[path] = _text(value, _ABSENT.get(path, ""))
     return found
 
 
@@ -115,9 +105,6 @@ def parse_fields(text: str, fields: Iterable[str], *, own: bool = True) -> Field
         if match is None:
             raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
         key, operator, value = match[1], match[2], _unescaped(match[3])
-        for alias, real in _ALIASES.items():
-            if key == alias or key.startswith(alias + "."):
-                key = real + key[len(alias) :]
         if key not in allowed:
             if own:
                 raise bad_request(f"field label not supported: {match[1]}")

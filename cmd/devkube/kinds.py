@@ -84,8 +84,6 @@ class Resource:
     columns: tuple[Column, ...] = ()
     list_kind: str = ""
     custom: bool = False
-    # The key under which objects are stored: all served versions of a CRD share it, and so do both groups' Events.
-    storage: str = ""
     # JSONPaths of the scale subresource (specReplicasPath, statusReplicasPath, labelSelectorPath), CRDs and workloads.
     scale_paths: tuple[str, str, str] = (".spec.replicas", ".status.replicas", "")
     # What field selectors may ask for, of a CRD (its selectableFields, `spec.color`); built-ins: `fieldselectors`.
@@ -99,7 +97,8 @@ class Resource:
 
     @property
     def key(self) -> str:
-        return self.storage or (f"{self.plural}.{self.group}" if self.group else self.plural)
+        """The key under which objects are stored: all served versions of a CRD share it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def listing(self) -> str:

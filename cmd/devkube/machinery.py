@@ -7,7 +7,6 @@ import random
 import uuid
 from collections.abc import Callable
 
-from devkube import events
 from devkube.clock import Clock
 from devkube.errors import Cause, StatusError, forbidden, not_found
 from devkube.kinds import Catalog, Object, Resource
@@ -48,8 +47,6 @@ class Machinery:
     def read(self, stored: Stored, resource: Resource) -> Object:
         """A fresh copy in the shape of this resource's version."""
         obj = load(stored)
-        if resource.key == events.KEY:
-            return events.turned(obj, resource.group_version)
         obj["apiVersion"], obj["kind"] = resource.group_version, resource.kind
         if _outdated(stored, resource):
             resource.rules.decode(obj, validation="Ignore")
@@ -58,8 +55,6 @@ class Machinery:
 
     def view(self, stored: Stored, resource: Resource) -> bytes:
         """The same as JSON: the bytes of the store, under another version's name if need be."""
-        if resource.key == events.KEY and not stored.raw.startswith(_head(resource)):
-            return encode(events.turned(load(stored), resource.group_version))
         if _outdated(stored, resource):
             return encode(self.read(stored, resource))
         return stored.body(resource.group_version, resource.kind)

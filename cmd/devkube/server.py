@@ -30,7 +30,6 @@ from devkube.admission.chain import Chain
 from devkube.clock import Clock
 from devkube.custom.registry import Registry
 from devkube.deleting import CRDS
-from devkube.events import CORE, KEY, turned
 from devkube.faults import Faults
 from devkube.frontend import Frontend
 from devkube.http import HttpServer, tls
@@ -219,13 +218,10 @@ class DevKube:
         if revision != self.catalog.revision:
             by_key = {}
             for one in self.catalog:
-                if one.key != KEY or one.group_version == CORE:
-                    by_key.setdefault(one.key, one)
+                by_key.setdefault(one.key, one)
             self._by_key = self.catalog.revision, by_key
         resource = by_key.get(key)
-        if resource is None:
-            return {}
-        return fieldselectors.values(resource, turned(obj, CORE) if key == KEY else obj)
+        return fieldselectors.values(resource, obj) if resource else {}
 
     def _authenticate(self, headers: Mapping[str, str]) -> User:
         user = self.authenticator.user(headers.get("authorization"))

@@ -21,8 +21,6 @@ GENERATIONS: Final = frozenset(
         "cronjobs.batch",
         "jobs.batch",
         "pods",
-        "podtemplates",
-        "replicationcontrollers",
         "endpointslices.discovery.k8s.io",
         "ingresses.networking.k8s.io",
         "ingressclasses.networking.k8s.io",
@@ -57,9 +55,6 @@ VERSIONED_PUT: Final = frozenset(
         "leases.coordination.k8s.io",
         "runtimeclasses.node.k8s.io",
         "poddisruptionbudgets.policy",
-        "csidrivers.storage.k8s.io",
-        "csinodes.storage.k8s.io",
-        "volumeattachments.storage.k8s.io",
         "customresourcedefinitions.apiextensions.k8s.io",
     )
 )

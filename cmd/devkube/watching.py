@@ -96,26 +96,18 @@ class _Watch:
                 continue
             shared = change.encoded.setdefault(self._resource.group_version, {})
             if self._predicate is None:
-                yield Event(change.type, self._view(after, shared), shared)
+                yield Event(change.type, self._m.view(after, self._resource), shared)
                 continue
             now = self._predicate(after)
             was = now if change.type == "DELETED" else before is not None and self._predicate(before)
             if change.type == "DELETED":
                 if before is not None and self._predicate(before):
-                    yield Event("DELETED", self._view(after, shared), shared)
+                    yield Event("DELETED", self._m.view(after, self._resource), shared)
             elif now:
-                yield Event("MODIFIED" if was else "ADDED", self._view(after, shared), shared)
+                yield Event("MODIFIED" if was else "ADDED", self._m.view(after, self._resource), shared)
             elif was and before is not None:
                 # The last state that matched, under the version at which it ceased to.
                 yield Event("DELETED", self._left(before, change.version))
-
-    def _view(self, stored: Stored, shared: dict[object, bytes]) -> bytes:
-        if stored.key == "events":
-            found = shared.get("raw")
-            if found is None:
-                found = shared["raw"] = self._m.view(stored, self._resource)
-            return found
-        return self._m.view(stored, self._resource)
 
     def _left(self, before: Stored, version: int) -> bytes:
         obj = self._m.read(before, self._resource)

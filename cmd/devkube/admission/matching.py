@@ -57,13 +57,11 @@ def named(hook: Hook, attributes: Attributes, others: Sequence[Resource]) -> Res
 
 
 def equivalents(resource: Resource, subresource: str, catalog: Catalog) -> list[Resource]:
-    """Other served versions of the same objects. Versions of a CRD differ in name only (conversion None); the two
-    groups that share Events differ in fields and are not converted into each other."""
+    """Other served versions of the same objects: those of a CRD differ in name only (conversion None)."""
     return [
         one
         for one in catalog
         if one.key == resource.key
-        and one.group == resource.group
         and one.version != resource.version
         and (not subresource or subresource in one.subresources)
     ]

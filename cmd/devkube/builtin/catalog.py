@@ -1,31 +1,18 @@
 """Every built-in resource that is served, as rows: name, kind, short names, subresources.
 
-Facts: upstream's discovery documents of 1.36. Left out because nothing here would act on them: exec, attach, log,
-port-forward and proxies of Pods, admission policies in CEL, flow control, certificates, dynamic resource allocation,
-volume attributes, storage versions. A kind that is kept without being enforced says so in a warning (`NOT_ENFORCED`).
+Facts: upstream's discovery documents of 1.36; what is left out stands in devkube's README. A kind that is kept without
+being enforced says so in a warning (`NOT_ENFORCED`).
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from devkube.builtin import (
-    columns,
-    eventrules,
-    networking,
-    others,
-    podchanges,
-    rbacrules,
-    services,
-    webhookrules,
-    workloads,
-)
+from devkube.builtin import columns, others, pods, webhookrules, workloads
 from devkube.builtin.defaults import DEFAULTS
-from devkube.builtin.prepares import PREPARES
+from devkube.builtin.prepares import PREPARES, Allocator
 from devkube.builtin.rules import Behaviour, BuiltinRules, Validate
-from devkube.builtin.services import Allocator
 from devkube.kinds import ALL_VERBS, Resource, Subresource
 
-READ = ("get", "list", "watch")
 CHANGE = ("get", "patch", "update")
 CREATE = ("create",)
 
@@ -41,7 +28,6 @@ class Row:
     categories: str = ""
     verbs: tuple[str, ...] = ALL_VERBS
     cluster: bool = False
-    storage: str = ""
 
 
 def _row(plural: str, kind: str, short: str = "", subresources: str = "", categories: str = "", **more: object) -> Row:
@@ -58,17 +44,10 @@ NO_COLLECTION = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 HOOKS = "api-extensions"
 NOT_ENFORCED = frozenset(("LimitRange", "ResourceQuota"))
 VALIDATES: Mapping[str, Validate] = {
-    "Pod": podchanges.pod,
-    "Service": services.service,
-    "Event": eventrules.event,
-    "Role": rbacrules.role,
-    "ClusterRole": rbacrules.role,
-    "RoleBinding": rbacrules.role_binding,
-    "ClusterRoleBinding": rbacrules.role_binding,
+    "Pod": pods.pod,
     "MutatingWebhookConfiguration": webhookrules.webhooks,
     "ValidatingWebhookConfiguration": webhookrules.webhooks,
     **workloads.VALIDATES,
-    **networking.VALIDATES,
     **others.VALIDATES,
 }
 
@@ -77,21 +56,18 @@ GROUPS: dict[tuple[str, str], tuple[Row, ...]] = {
     ("", "v1"): (
         _row("configmaps", "ConfigMap", "cm"),
         _row("endpoints", "Endpoints", "ep"),
-        _row("events", "Event", "ev", storage="events"),
+        _row("events", "Event", "ev"),
         _row("limitranges", "LimitRange", "limits"),
         _row("namespaces", "Namespace", "ns", "status finalize", verbs=NO_COLLECTION, cluster=True),
         _row("nodes", "Node", "no", "status", cluster=True),
         _row("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", "status"),
         _row("persistentvolumes", "PersistentVolume", "pv", "status", cluster=True),
-        _row("pods", "Pod", "po", "status binding ephemeralcontainers eviction resize", "all"),
-        _row("podtemplates", "PodTemplate"),
-        _row("replicationcontrollers", "ReplicationController", "rc", "status scale", "all"),
+        _row("pods", "Pod", "po", "status binding eviction", "all"),
         _row("resourcequotas", "ResourceQuota", "quota", "status"),
         _row("secrets", "Secret"),
         _row("serviceaccounts", "ServiceAccount", "sa", "token"),
         _row("services", "Service", "svc", "status", "all"),
     ),
-    ("apiregistration.k8s.io", "v1"): (_row("apiservices", "APIService", categories=HOOKS, verbs=READ, cluster=True),),
     ("apps", "v1"): (
         _row("controllerrevisions", "ControllerRevision"),
         _row("daemonsets", "DaemonSet", "ds", "status", "all"),
@@ -99,7 +75,6 @@ GROUPS: dict[tuple[str, str], tuple[Row, ...]] = {
         _row("replicasets", "ReplicaSet", "rs", "status scale", "all"),
         _row("statefulsets", "StatefulSet", "sts", "status scale", "all"),
     ),
-    ("events.k8s.io", "v1"): (_row("events", "Event", "ev", storage="events"),),
     ("authentication.k8s.io", "v1"): (
         _row("selfsubjectreviews", "SelfSubjectReview", verbs=CREATE, cluster=True),
         _row("tokenreviews", "TokenReview", verbs=CREATE, cluster=True),
@@ -127,13 +102,7 @@ GROUPS: dict[tuple[str, str], tuple[Row, ...]] = {
         _row("rolebindings", "RoleBinding"),
         _row("roles", "Role"),
     ),
-    ("storage.k8s.io", "v1"): (
-        _row("csidrivers", "CSIDriver", cluster=True),
-        _row("csinodes", "CSINode", cluster=True),
-        _row("csistoragecapacities", "CSIStorageCapacity"),
-        _row("storageclasses", "StorageClass", "sc", cluster=True),
-        _row("volumeattachments", "VolumeAttachment", "", "status", cluster=True),
-    ),
+    ("storage.k8s.io", "v1"): (_row("storageclasses", "StorageClass", "sc", cluster=True),),
     ("admissionregistration.k8s.io", "v1"): (
         _row("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", categories=HOOKS, cluster=True),
         _row("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", categories=HOOKS, cluster=True),
@@ -177,7 +146,6 @@ def _resource(group: str, version: str, row: Row, allocator: Allocator) -> Resou
         short_names=tuple(row.short.split()),
         categories=tuple(row.categories.split()),
         subresources={one.name: one for one in _subresources(row)},
-        storage=row.storage,
         columns=columns.columns(row.kind),
         scale_paths=(".spec.replicas", ".status.replicas", ".spec.selector"),
     )

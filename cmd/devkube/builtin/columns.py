@@ -1,282 +1,181 @@
-"""What `kubectl get` and `-o wide` show of each kind: names of columns and their cells.
+"""What `kubectl get` and `-o wide` show of the kinds that people look at; any other shows its age.
 
 Rule: upstream's `pkg/printers/internalversion`. The leading Name is put in by `tables`, but for Events, which bring
-their own at the end. A column of priority 1 is shown with `-o wide` only. Of Pods and what is counted see `podcells`.
+their own at the end. A column of priority 1 is shown with `-o wide` only. Of Pods see `podcells`.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from devkube.builtin.cells import (
-    AGE,
-    BINDING,
-    NONE,
-    SELECTOR,
-    TEMPLATE,
-    Row,
-    about,
-    address,
-    claim,
-    completions,
-    containers,
-    duration,
-    few,
-    first_seen,
-    flag,
-    get,
-    job_status,
-    kernel,
-    last_seen,
-    metrics,
-    modes,
-    node_status,
-    number,
-    of_event,
-    outside,
-    pairs,
-    phase,
-    ready,
-    roles,
-    selector,
-    service_ports,
-    source,
-    subset_addresses,
-    text,
-    told,
-)
-from devkube.builtin.podcells import POD, since
+from devkube.builtin.podcells import POD, age, since
 from devkube.kinds import Column, Object
+from devkube.selectors import selector_text
 
-REPLICAS = (
-    number("Desired", "spec.replicas"),
-    number("Current", "status.replicas"),
-    number("Ready", "status.readyReplicas"),
-)
+Cell = Callable[[Object, float], Any]
+Row = tuple[str, str, int, Cell]  # name, type, priority, cell
+NONE = "<none>"
+AGE: Row = ("Age", "string", 0, age)
+CREATED: Row = ("Created At", "date", 0, lambda obj, now: obj["metadata"].get("creationTimestamp"))
+
+
+def get(obj: Any, path: str, default: Any = None) -> Any:
+    for key in path.split("."):
+        obj = obj.get(key) if isinstance(obj, dict) else None
+    return default if obj is None else obj
+
+
+def text(name: str, path: str, default: str = "", wide: int = 0) -> Row:
+    return name, "string", wide, lambda obj, now: str(get(obj, path, default))
+
+
+def number(name: str, path: str) -> Row:
+    return name, "integer", 0, lambda obj, now: get(obj, path, 0)
+
+
+def told(name: str, cell: Callable[[Object], Any], wide: int = 0, type: str = "string") -> Row:
+    return name, type, wide, lambda obj, now: cell(obj)
+
+
+def count(name: str, *fields: str) -> Row:
+    return told(name, lambda obj: sum(len(obj.get(field) or ()) for field in fields), type="integer")
+
+
+def _pairs(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or NONE
+
+
+def _listed(field: str) -> Callable[[Object], str]:
+    return lambda obj: ",".join(one.get(field, "") for one in get(obj, "spec.template.spec.containers", ()))
+
+
+TEMPLATE = (told("Containers", _listed("name"), 1), told("Images", _listed("image"), 1))
+SELECTOR = told("Selector", lambda obj: selector_text(get(obj, "spec.selector")) or NONE, 1)
+
+
+def _ready(obj: Object) -> str:
+    return f"{get(obj, 'status.readyReplicas', 0)}/{get(obj, 'spec.replicas', 0)}"
+
+
+def _service_ports(obj: Object) -> str:
+    found = []
+    for port in get(obj, "spec.ports", ()):
+        outside = f":{port['nodePort']}" if port.get("nodePort") else ""
+        found.append(f"{port.get('port')}{outside}/{port.get('protocol')}")
+    return ",".join(found) or NONE
+
+
+def _job_status(obj: Object) -> str:
+    true = {one.get("type") for one in get(obj, "status.conditions", ()) if one.get("status") == "True"}
+    return next((kind for kind in ("Complete", "Failed", "Suspended") if kind in true), "Running")
+
+
+def _duration(obj: Object, now: float) -> str:
+    start = get(obj, "status.startTime")
+    return since(start, now, get(obj, "status.completionTime")) if start else ""
+
+
+def _node_status(obj: Object) -> str:
+    ready = next((one for one in get(obj, "status.conditions", ()) if one.get("type") == "Ready"), None)
+    status = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
+    return status + (",SchedulingDisabled" if get(obj, "spec.unschedulable") else "")
+
+
+def _roles(obj: Object) -> str:
+    prefix = "node-role.kubernetes.io/"
+    return ",".join(sorted(k.removeprefix(prefix) for k in get(obj, "metadata.labels", {}) if prefix in k)) or NONE
+
+
+def _address(obj: Object) -> str:
+    found = get(obj, "status.addresses", ())
+    return next((one.get("address", "") for one in found if one.get("type") == "InternalIP"), NONE)
+
+
+def _last_seen(obj: Object, now: float) -> str:
+    seen = get(obj, "series.lastObservedTime") or get(obj, "lastTimestamp")
+    return since(seen or get(obj, "firstTimestamp") or get(obj, "eventTime"), now)
+
+
+def _about(obj: Object) -> str:
+    return f"{get(obj, 'involvedObject.kind', '').lower()}/{get(obj, 'involvedObject.name', '')}"
+
+
+BINDING = (told("Role", lambda obj: f"{get(obj, 'roleRef.kind')}/{get(obj, 'roleRef.name')}"), AGE)
+DESIRED = (number("Desired", "spec.replicas"), number("Current", "status.replicas"))
 ROWS: Mapping[str, tuple[Row, ...]] = {
     "Pod": POD,
-    "PodTemplate": (
-        *((name, kind, 0, cell) for name, kind, _, cell in containers("template.spec")),
-        told("Pod Labels", lambda obj: pairs(get(obj, "template.metadata.labels", {}))),
-    ),
-    "PodDisruptionBudget": (
-        text("Min Available", "spec.minAvailable", "N/A"),
-        text("Max Unavailable", "spec.maxUnavailable", "N/A"),
-        number("Allowed Disruptions", "status.disruptionsAllowed"),
-        AGE,
-    ),
-    "ReplicationController": (
-        *REPLICAS,
-        AGE,
-        *TEMPLATE,
-        told("Selector", lambda obj: pairs(get(obj, "spec.selector", {})), 1),
-    ),
-    "ReplicaSet": (*REPLICAS, AGE, *TEMPLATE, SELECTOR),
+    "ReplicaSet": (*DESIRED, number("Ready", "status.readyReplicas"), AGE, *TEMPLATE, SELECTOR),
     "Deployment": (
-        told("Ready", ready),
+        told("Ready", _ready),
         number("Up-to-date", "status.updatedReplicas"),
         number("Available", "status.availableReplicas"),
         AGE,
         *TEMPLATE,
         SELECTOR,
     ),
-    "StatefulSet": (told("Ready", ready), AGE, *TEMPLATE),
+    "StatefulSet": (told("Ready", _ready), AGE, *TEMPLATE),
     "DaemonSet": (
         number("Desired", "status.desiredNumberScheduled"),
         number("Current", "status.currentNumberScheduled"),
         number("Ready", "status.numberReady"),
         number("Up-to-date", "status.updatedNumberScheduled"),
         number("Available", "status.numberAvailable"),
-        told("Node Selector", lambda obj: pairs(get(obj, "spec.template.spec.nodeSelector", {}))),
+        told("Node Selector", lambda obj: _pairs(get(obj, "spec.template.spec.nodeSelector", {}))),
         AGE,
         *TEMPLATE,
         SELECTOR,
     ),
     "Job": (
-        told("Status", job_status),
-        told("Completions", completions),
-        ("Duration", "string", 0, duration),
+        told("Status", _job_status),
+        told("Completions", lambda obj: f"{get(obj, 'status.succeeded', 0)}/{get(obj, 'spec.completions', 1)}"),
+        ("Duration", "string", 0, _duration),
         AGE,
         *TEMPLATE,
         SELECTOR,
     ),
-    "CronJob": (
-        text("Schedule", "spec.schedule"),
-        text("Timezone", "spec.timeZone", NONE),
-        told("Suspend", lambda obj: str(get(obj, "spec.suspend", False)), type="boolean"),
-        told("Active", lambda obj: len(get(obj, "status.active", ())), type="integer"),
-        ("Last Schedule", "string", 0, lambda obj, now: since(get(obj, "status.lastScheduleTime"), now, none=NONE)),
-        AGE,
-        *containers("spec.jobTemplate.spec.template.spec"),
-        told("Selector", lambda obj: selector(get(obj, "spec.jobTemplate.spec.selector")), 1),
-    ),
     "Service": (
         text("Type", "spec.type"),
-        told("Cluster-IP", lambda obj: next(iter(get(obj, "spec.clusterIPs", ())), NONE)),
-        told("External-IP", outside),
-        told("Port(s)", service_ports),
+        text("Cluster-IP", "spec.clusterIP", NONE),
+        told("External-IP", lambda obj: ",".join(get(obj, "spec.externalIPs", ())) or NONE),
+        told("Port(s)", _service_ports),
         AGE,
-        told("Selector", lambda obj: pairs(get(obj, "spec.selector", {})), 1),
-    ),
-    "Ingress": (
-        text("Class", "spec.ingressClassName", NONE),
-        told("Hosts", lambda obj: few((r["host"] for r in get(obj, "spec.rules", ()) if r.get("host")), none="*")),
-        told(
-            "Address",
-            lambda obj: ",".join(
-                one.get("ip") or one.get("hostname") or "" for one in get(obj, "status.loadBalancer.ingress", ())
-            ),
-        ),
-        told("Ports", lambda obj: "80, 443" if get(obj, "spec.tls") else "80"),
-        AGE,
-    ),
-    "IngressClass": (
-        text("Controller", "spec.controller"),
-        told(
-            "Parameters",
-            lambda obj: (
-                f"{get(obj, 'spec.parameters.kind')}/{get(obj, 'spec.parameters.name')}"
-                if get(obj, "spec.parameters")
-                else NONE
-            ),
-        ),
-        AGE,
-    ),
-    "Endpoints": (told("Endpoints", lambda obj: few(subset_addresses(obj))), AGE),
-    "EndpointSlice": (
-        text("AddressType", "addressType"),
-        told(
-            "Ports",
-            lambda obj: few(
-                (str(p.get("port") or p.get("name") or "*") for p in get(obj, "ports", ())), none="<unset>"
-            ),
-        ),
-        told(
-            "Endpoints",
-            lambda obj: few((a for e in get(obj, "endpoints", ()) for a in e.get("addresses") or ()), none="<unset>"),
-        ),
-        AGE,
+        told("Selector", lambda obj: _pairs(get(obj, "spec.selector", {})), 1),
     ),
     "Node": (
-        told("Status", node_status),
-        told("Roles", roles),
+        told("Status", _node_status),
+        told("Roles", _roles),
         AGE,
         text("Version", "status.nodeInfo.kubeletVersion"),
-        told("Internal-IP", address("InternalIP"), 1),
-        told("External-IP", address("ExternalIP"), 1),
+        told("Internal-IP", _address, 1),
         text("OS-Image", "status.nodeInfo.osImage", "<unknown>", 1),
-        told("Kernel-Version", kernel, 1),
         text("Container-Runtime", "status.nodeInfo.containerRuntimeVersion", "<unknown>", 1),
     ),
     "Event": (
-        ("Last Seen", "string", 0, last_seen),
+        ("Last Seen", "string", 0, _last_seen),
         text("Type", "type"),
         text("Reason", "reason"),
-        of_event("Object", about),
-        of_event("Subobject", lambda obj: get(obj, "involvedObject.fieldPath", ""), 1),
-        of_event("Source", source, 1),
-        of_event("Message", lambda obj: get(obj, "message", "").strip()),
-        ("First Seen", "string", 1, first_seen),
-        of_event("Count", lambda obj: get(obj, "series.count") or get(obj, "count") or 1, 1),
+        told("Object", _about),
+        text("Source", "source.component", "", 1),
+        told("Message", lambda obj: get(obj, "message", "").strip()),
+        told("Count", lambda obj: get(obj, "series.count") or get(obj, "count") or 1, 1),
         text("Name", "metadata.name", "", 1),
     ),
     "Namespace": (text("Status", "status.phase"), AGE),
-    "Secret": (
-        text("Type", "type"),
-        told("Data", lambda obj: len(obj.get("data") or ()), type="integer"),
-        AGE,
-    ),
-    "ConfigMap": (
-        told("Data", lambda obj: len(obj.get("data") or ()) + len(obj.get("binaryData") or ()), type="integer"),
-        AGE,
-    ),
-    "PersistentVolume": (
-        text("Capacity", "spec.capacity.storage"),
-        told("Access Modes", modes("spec.accessModes")),
-        text("Reclaim Policy", "spec.persistentVolumeReclaimPolicy"),
-        told("Status", phase),
-        told("Claim", claim),
-        text("StorageClass", "spec.storageClassName"),
-        text("VolumeAttributesClass", "spec.volumeAttributesClassName", "<unset>"),
-        text("Reason", "status.reason"),
-        AGE,
-        text("VolumeMode", "spec.volumeMode", "<unset>", 1),
-    ),
+    "Secret": (text("Type", "type"), count("Data", "data"), AGE),
+    "ConfigMap": (count("Data", "data", "binaryData"), AGE),
     "PersistentVolumeClaim": (
-        told("Status", phase),
+        text("Status", "status.phase"),
         text("Volume", "spec.volumeName"),
-        told("Capacity", lambda obj: get(obj, "status.capacity.storage", "") if get(obj, "spec.volumeName") else ""),
-        told("Access Modes", lambda obj: modes("status.accessModes")(obj) if get(obj, "spec.volumeName") else ""),
         text("StorageClass", "spec.storageClassName"),
-        text("VolumeAttributesClass", "spec.volumeAttributesClassName", "<unset>"),
-        AGE,
-        text("VolumeMode", "spec.volumeMode", "<unset>", 1),
-    ),
-    "HorizontalPodAutoscaler": (
-        told("Reference", lambda obj: f"{get(obj, 'spec.scaleTargetRef.kind')}/{get(obj, 'spec.scaleTargetRef.name')}"),
-        told("Targets", metrics),
-        text("MinPods", "spec.minReplicas", "<unset>"),
-        number("MaxPods", "spec.maxReplicas"),
-        number("Replicas", "status.currentReplicas"),
         AGE,
     ),
-    "NetworkPolicy": (told("Pod-Selector", lambda obj: selector(get(obj, "spec.podSelector"))), AGE),
-    "ClusterRole": (("Created At", "date", 0, lambda obj, now: get(obj, "metadata.creationTimestamp")),),
-    "Role": (("Created At", "date", 0, lambda obj, now: get(obj, "metadata.creationTimestamp")),),
-    "CustomResourceDefinition": (("Created At", "date", 0, lambda obj, now: get(obj, "metadata.creationTimestamp")),),
+    "ClusterRole": (CREATED,),
+    "Role": (CREATED,),
+    "CustomResourceDefinition": (CREATED,),
     "RoleBinding": BINDING,
     "ClusterRoleBinding": BINDING,
     "Lease": (text("Holder", "spec.holderIdentity"), AGE),
-    "StorageClass": (
-        text("Provisioner", "provisioner"),
-        text("ReclaimPolicy", "reclaimPolicy", "Delete"),
-        text("VolumeBindingMode", "volumeBindingMode", "Immediate"),
-        flag("AllowVolumeExpansion", "allowVolumeExpansion"),
-        AGE,
-    ),
-    "ControllerRevision": (
-        told(
-            "Controller",
-            lambda obj: next(
-                (
-                    f"{one.get('kind', '').lower()}.{one.get('apiVersion', '').partition('/')[0]}/{one.get('name')}"
-                    for one in get(obj, "metadata.ownerReferences", ())
-                    if one.get("controller")
-                ),
-                NONE,
-            ),
-        ),
-        number("Revision", "revision"),
-        AGE,
-    ),
-    "PriorityClass": (
-        number("Value", "value"),
-        flag("Global-Default", "globalDefault"),
-        AGE,
-        text("PreemptionPolicy", "preemptionPolicy", "", 1),
-    ),
-    "RuntimeClass": (text("Handler", "handler"), AGE),
-    "VolumeAttachment": (
-        text("Attacher", "spec.attacher"),
-        text("PV", "spec.source.persistentVolumeName"),
-        text("Node", "spec.nodeName"),
-        flag("Attached", "status.attached"),
-        AGE,
-    ),
-    "CSINode": (told("Drivers", lambda obj: len(get(obj, "spec.drivers", ())), type="integer"), AGE),
-    "CSIDriver": (
-        flag("AttachRequired", "spec.attachRequired", True),
-        flag("PodInfoOnMount", "spec.podInfoOnMount"),
-        flag("StorageCapacity", "spec.storageCapacity"),
-        told("Modes", lambda obj: ",".join(get(obj, "spec.volumeLifecycleModes", ())) or NONE),
-        AGE,
-    ),
-    "CSIStorageCapacity": (text("StorageClassName", "storageClassName"), text("Capacity", "capacity")),
-    "MutatingWebhookConfiguration": (told("Webhooks", lambda obj: len(obj.get("webhooks") or ()), type="integer"), AGE),
-    "ValidatingWebhookConfiguration": (
-        told("Webhooks", lambda obj: len(obj.get("webhooks") or ()), type="integer"),
-        AGE,
-    ),
-    "ServiceAccount": (AGE,),
+    "MutatingWebhookConfiguration": (count("Webhooks", "webhooks"), AGE),
+    "ValidatingWebhookConfiguration": (count("Webhooks", "webhooks"), AGE),
 }
 DEFAULT: tuple[Row, ...] = (AGE,)
 

@@ -76,25 +76,8 @@ def stateful_set(obj: Object) -> None:
         persistent_volume_claim(claim)
 
 
-def replication_controller(obj: Object) -> None:
-    spec = child(obj, "spec")
-    fill(spec, replicas=1)
-    if "template" in spec:
-        _template(obj)
-        labels = (spec["template"].get("metadata") or {}).get("labels")
-        if labels:
-            fill(spec, selector=spec.get("selector") or labels)
-            fill(child(obj, "metadata"), labels=labels)
-
-
-def _job_spec(spec: Json) -> None:
-    pod_spec(child(spec, "template", "spec"))
-    child(spec, "template", "metadata")
-
-
 def job(obj: Object) -> None:
-    spec = child(obj, "spec")
-    _job_spec(spec)
+    spec = _template(obj)
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
     limit = 2**31 - 1 if "backoffLimitPerIndex" in spec else 6
@@ -103,17 +86,6 @@ def job(obj: Object) -> None:
     labels = (spec["template"].get("metadata") or {}).get("labels")
     if labels:
         fill(child(obj, "metadata"), labels=labels)
-
-
-def cron_job(obj: Object) -> None:
-    spec = child(obj, "spec")
-    fill(spec, concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1)
-    _job_spec(child(spec, "jobTemplate", "spec"))
-    child(spec, "jobTemplate", "metadata")
-
-
-def pod_template(obj: Object) -> None:
-    pod_spec(child(obj, "template", "spec"))
 
 
 def service(obj: Object) -> None:
@@ -147,30 +119,10 @@ def namespace(obj: Object) -> None:
     fill(child(obj, "status"), phase="Active")
 
 
-def persistent_volume(obj: Object) -> None:
-    fill(child(obj, "status"), phase="Pending")
-    spec = child(obj, "spec")
-    fill(spec, persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem")
-    if "hostPath" in spec:
-        spec["hostPath"].setdefault("type", "")
-
-
 def persistent_volume_claim(obj: Object) -> None:
     fill(child(obj, "status"), phase="Pending")
     fill(child(obj, "spec"), volumeMode="Filesystem")
     child(obj["spec"], "resources")
-
-
-def endpoints(obj: Object) -> None:
-    for subset in obj.get("subsets") or ():
-        for port in subset.get("ports") or ():
-            fill(port, protocol="TCP")
-
-
-def endpoint_slice(obj: Object) -> None:
-    for port in obj.get("ports") or ():
-        port.setdefault("name", "")
-        fill(port, protocol="TCP")
 
 
 def node(obj: Object) -> None:
@@ -207,87 +159,20 @@ def binding(obj: Object) -> None:
             fill(subject, apiGroup=RBAC)
 
 
-def network_policy(obj: Object) -> None:
-    spec = child(obj, "spec")
-    child(spec, "podSelector")
-    if not spec.get("policyTypes"):
-        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
-    for rule in (*(spec.get("ingress") or ()), *(spec.get("egress") or ())):
-        for port in rule.get("ports") or ():
-            fill(port, protocol="TCP")
-
-
-def ingress_class(obj: Object) -> None:
-    if parameters := (obj.get("spec") or {}).get("parameters"):
-        fill(parameters, scope="Cluster")
-
-
-def autoscaler(obj: Object) -> None:
-    spec = child(obj, "spec")
-    fill(spec, minReplicas=1)
-    if not spec.get("metrics"):
-        target = {"type": "Utilization", "averageUtilization": 80}
-        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
-    if (behavior := spec.get("behavior")) is not None:
-        percent = {"type": "Percent", "value": 100, "periodSeconds": 15}
-        pods = {"type": "Pods", "value": 4, "periodSeconds": 15}
-        fill(child(behavior, "scaleUp"), selectPolicy="Max", policies=[pods, percent], stabilizationWindowSeconds=0)
-        fill(child(behavior, "scaleDown"), selectPolicy="Max", policies=[percent])
-
-
-def storage_class(obj: Object) -> None:
-    fill(obj, reclaimPolicy="Delete", volumeBindingMode="Immediate")
-
-
-def csi_driver(obj: Object) -> None:
-    spec = child(obj, "spec")
-    fill(spec, attachRequired=True, podInfoOnMount=False, storageCapacity=False, requiresRepublish=False)
-    fill(spec, fsGroupPolicy="ReadWriteOnceWithFSType", seLinuxMount=False)
-    if not spec.get("volumeLifecycleModes"):
-        spec["volumeLifecycleModes"] = ["Persistent"]
-
-
-def priority_class(obj: Object) -> None:
-    fill(obj, preemptionPolicy="PreemptLowerPriority")
-
-
-def limit_range(obj: Object) -> None:
-    for item in (obj.get("spec") or {}).get("limits") or ():
-        if item.get("type") == "Container":
-            limits = {**item.get("max", {}), **item.get("default", {})}
-            requests = {**item.get("min", {}), **limits, **item.get("defaultRequest", {})}
-            for key, value in (("default", limits), ("defaultRequest", requests)):
-                if value:
-                    item[key] = value
-
-
 DEFAULTS: Mapping[str, Callable[[Object], None]] = {
     "Pod": pod,
-    "PodTemplate": pod_template,
     "Deployment": deployment,
     "ReplicaSet": replica_set,
     "DaemonSet": daemon_set,
     "StatefulSet": stateful_set,
-    "ReplicationController": replication_controller,
     "Job": job,
-    "CronJob": cron_job,
     "Service": service,
     "Secret": secret,
     "Namespace": namespace,
-    "PersistentVolume": persistent_volume,
     "PersistentVolumeClaim": persistent_volume_claim,
-    "Endpoints": endpoints,
-    "EndpointSlice": endpoint_slice,
     "Node": node,
     "MutatingWebhookConfiguration": mutating_webhooks,
     "ValidatingWebhookConfiguration": validating_webhooks,
     "RoleBinding": binding,
     "ClusterRoleBinding": binding,
-    "NetworkPolicy": network_policy,
-    "IngressClass": ingress_class,
-    "HorizontalPodAutoscaler": autoscaler,
-    "StorageClass": storage_class,
-    "CSIDriver": csi_driver,
-    "PriorityClass": priority_class,
-    "LimitRange": limit_range,
 }

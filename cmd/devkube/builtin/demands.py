@@ -1,68 +1,42 @@
 """What a schema demands beside types: fields that must be there, and values out of a list.
 
-The published schema has the required fields but not the lists of values; those are in `VALUES`, taken from upstream's
-validation. Like decoding, a first pass without paths says whether all is well. `status` is not looked at: upstream
-trusts controllers there, and so does this.
+The published schema has the required fields but not the lists of values; those that matter to Pods, workloads, webhooks
+and roles are in `VALUES`, taken from upstream's validation. Like decoding, a first pass without paths says whether all
+is well. `status` is not looked at: upstream trusts controllers there, and so does this.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from devkube.builtin.causes import required, unsupported
 from devkube.builtin.leaves import Type
 from devkube.builtin.types import ListOf, MapOf, Struct
+from devkube.causes import required, unsupported
 from devkube.errors import Cause
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 PULL = ("Always", "IfNotPresent", "Never")
-_TRAFFIC = ("Cluster", "Local")
-_RETAIN = ("Delete", "Retain")
-_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 # "struct.field" of the Go type (group's package, version left out). A list's values are meant item by item.
 VALUES: Mapping[str, tuple[str, ...]] = {
     "core.Container.imagePullPolicy": PULL,
     "core.Container.terminationMessagePolicy": ("FallbackToLogsOnError", "File"),
-    "core.EphemeralContainer.imagePullPolicy": PULL,
     "core.ImageVolumeSource.pullPolicy": PULL,
     "core.ContainerPort.protocol": PROTOCOLS,
-    "core.EndpointPort.protocol": PROTOCOLS,
     "core.ServicePort.protocol": PROTOCOLS,
     "core.HTTPGetAction.scheme": ("HTTP", "HTTPS"),
     "core.PodSpec.restartPolicy": ("Always", "OnFailure", "Never"),
     "core.PodSpec.dnsPolicy": ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"),
     "core.PodSpec.preemptionPolicy": ("Never", "PreemptLowerPriority"),
-    "core.PodSecurityContext.fsGroupChangePolicy": ("Always", "OnRootMismatch"),
-    "core.SeccompProfile.type": ("Localhost", "RuntimeDefault", "Unconfined"),
     "core.Taint.effect": ("NoSchedule", "NoExecute", "PreferNoSchedule"),
     "core.ServiceSpec.type": ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"),
-    "core.ServiceSpec.sessionAffinity": ("ClientIP", "None"),
-    "core.ServiceSpec.externalTrafficPolicy": _TRAFFIC,
-    "core.ServiceSpec.internalTrafficPolicy": _TRAFFIC,
-    "core.ServiceSpec.ipFamilyPolicy": ("PreferDualStack", "RequireDualStack", "SingleStack"),
-    "core.ServiceSpec.ipFamilies": ("IPv4", "IPv6"),
-    "core.PersistentVolumeClaimSpec.accessModes": _MODES,
-    "core.PersistentVolumeClaimSpec.volumeMode": ("Block", "Filesystem"),
-    "core.PersistentVolumeSpec.accessModes": _MODES,
-    "core.PersistentVolumeSpec.persistentVolumeReclaimPolicy": ("Delete", "Recycle", "Retain"),
+    "core.PersistentVolumeClaimSpec.accessModes": (
+        *("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"),
+    ),
     "apps.DeploymentStrategy.type": ("Recreate", "RollingUpdate"),
     "apps.DaemonSetUpdateStrategy.type": ("RollingUpdate", "OnDelete"),
     "apps.StatefulSetUpdateStrategy.type": ("RollingUpdate", "OnDelete"),
     "apps.StatefulSetSpec.podManagementPolicy": ("OrderedReady", "Parallel"),
-    "apps.StatefulSetPersistentVolumeClaimRetentionPolicy.whenDeleted": _RETAIN,
-    "apps.StatefulSetPersistentVolumeClaimRetentionPolicy.whenScaled": _RETAIN,
     "batch.JobSpec.completionMode": ("Indexed", "NonIndexed"),
-    "batch.JobSpec.podReplacementPolicy": ("Failed", "TerminatingOrFailed"),
-    "batch.CronJobSpec.concurrencyPolicy": ("Allow", "Forbid", "Replace"),
-    "policy.PodDisruptionBudgetSpec.unhealthyPodEvictionPolicy": ("AlwaysAllow", "IfHealthyBudget"),
     "rbac.Subject.kind": ("ServiceAccount", "User", "Group"),
-    "networking.HTTPIngressPath.pathType": ("Exact", "ImplementationSpecific", "Prefix"),
-    "networking.NetworkPolicySpec.policyTypes": ("Egress", "Ingress"),
-    "networking.NetworkPolicyPort.protocol": PROTOCOLS,
-    "discovery.EndpointSlice.addressType": ("FQDN", "IPv4", "IPv6"),
-    "discovery.EndpointPort.protocol": PROTOCOLS,
-    "storage.StorageClass.reclaimPolicy": _RETAIN,
-    "storage.StorageClass.volumeBindingMode": ("Immediate", "WaitForFirstConsumer"),
-    "scheduling.PriorityClass.preemptionPolicy": ("Never", "PreemptLowerPriority"),
     "admissionregistration.RuleWithOperations.operations": ("*", "CONNECT", "CREATE", "DELETE", "UPDATE"),
     "admissionregistration.RuleWithOperations.scope": ("*", "Cluster", "Namespaced"),
     **{
@@ -76,27 +50,12 @@ VALUES: Mapping[str, tuple[str, ...]] = {
         )
     },
 }
-# Required by the schema, yet upstream takes their zero value.
+# Required by the schema, yet upstream takes their zero value, or tells it in other words.
 OPTIONAL = frozenset(
     (
         *("HTTPHeader.value", "Sysctl.value", "ISCSIVolumeSource.lun", "TokenReviewSpec.token", "SleepAction.seconds"),
-        # Numbers: zero is out of their range, and that is what is told.
         *("ServicePort.port", "EventSeries.count", "HTTPGetAction.port", "TCPSocketAction.port", "GRPCAction.port"),
-        *("TopologySpreadConstraint.maxSkew", "HorizontalPodAutoscalerSpec.maxReplicas"),
-        *("PreferredSchedulingTerm.weight", "WeightedPodAffinityTerm.weight", "EndpointPort.port"),
-        # Told by hand, in other words.
-        *("NodeSelectorRequirement.key", "NodeSelectorRequirement.operator", "NodeSelector.nodeSelectorTerms"),
-        *("PreferredSchedulingTerm.preference", "WeightedPodAffinityTerm.podAffinityTerm"),
-        *("PodAffinityTerm.topologyKey", "HostAlias.ip", "PodReadinessGate.conditionType", "PodSchedulingGate.name"),
-        *("TopologySpreadConstraint.topologyKey", "TopologySpreadConstraint.whenUnsatisfiable"),
-        *("DownwardAPIVolumeFile.path", "ObjectFieldSelector.fieldPath", "ServiceAccountTokenProjection.path"),
-        *(
-            "RoleRef.kind",
-            "HTTPIngressPath.backend",
-            "DaemonSetSpec.selector",
-            "MetricSpec.type",
-            "LimitRangeSpec.limits",
-        ),
+        *("RoleRef.kind", "PodSchedulingGate.name", "HTTPIngressPath.backend"),
     )
 )
 WHY = {
@@ -105,11 +64,6 @@ WHY = {
     "ValidatingWebhook.admissionReviewVersions": "must specify one of v1, v1beta1",
     "MutatingWebhook.sideEffects": "must specify one of None, NoneOnDryRun",
     "ValidatingWebhook.sideEffects": "must specify one of None, NoneOnDryRun",
-    "HTTPIngressPath.pathType": "pathType must be specified",
-    "SeccompProfile.type": "type is required when seccompProfile is set",
-    "ResourceMetricSource.name": "must specify a resource name",
-    "Endpoint.addresses": "must contain at least 1 address",
-    "ControllerRevision.data": "data is mandatory",
 }
 
 

@@ -1,4 +1,4 @@
-"""`metadata` of any object, built-in or custom: what it must look like and what of it never changes.
+"""`metadata` of any object, built-in or custom: what it must look like and what of it never changes; label selectors.
 
 Rule: `apimachinery/pkg/api/validation/objectmeta.go`; which kind's names are what: each kind's strategy.
 """
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from devkube.builtin import names
-from devkube.builtin.causes import forbidden, invalid, required, too_long, unchanged
+from devkube.causes import forbidden, invalid, required, too_long, unchanged
 from devkube.errors import Cause
 from devkube.kinds import Object, Resource
 
@@ -120,3 +120,22 @@ def _owners(found: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:
         pair = f"{controllers[0]} and {other}"
         text = f'Only one reference can have Controller set to true. Found "true" in references for {pair}'
         yield invalid(at, list(found), text)
+
+
+def label_selector(selector: Mapping[str, Any], at: str) -> Iterator[Cause]:
+    """A LabelSelector inside an object (those in URLs are text: `devkube.selectors`)."""
+    yield from labels(selector.get("matchLabels") or {}, f"{at}.matchLabels")
+    for index, one in enumerate(selector.get("matchExpressions") or ()):
+        here, operator, values = f"{at}.matchExpressions[{index}]", one.get("operator") or "", one.get("values") or ()
+        if operator in ("In", "NotIn"):
+            if not values:
+                yield required(f"{here}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                yield forbidden(f"{here}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+        elif operator:
+            yield invalid(f"{here}.operator", operator, "not a valid selector operator")
+        if one.get("key"):
+            yield from names.check(f"{here}.key", one["key"], names.qualified)
+        for number, value in enumerate(values):
+            yield from names.check(f"{here}.values[{number}]", value, names.label_value)

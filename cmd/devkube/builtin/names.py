@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from devkube.builtin.causes import between
-from devkube.builtin.causes import invalid as _invalid
+from devkube.causes import between
+from devkube.causes import invalid as _invalid
 from devkube.errors import Cause
 
 Check = Callable[[str], tuple[str, ...]]
@@ -44,16 +44,6 @@ def dns_label(value: str) -> tuple[str, ...]:
 def dns_subdomain(value: str) -> tuple[str, ...]:
     text = f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', {_ALNUM}"
     return _shaped(value, 253, _SUBDOMAIN, _told(text, _SUBDOMAIN, "example.com"))
-
-
-@lru_cache(maxsize=1024)
-def wildcard(value: str) -> tuple[str, ...]:
-    pattern = rf"\*\.{_SUBDOMAIN}"
-    text = (
-        "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
-        "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character"
-    )
-    return _shaped(value, 253, pattern, _told(text, pattern, "*.example.com"))
 
 
 @lru_cache(maxsize=1024)
@@ -108,15 +98,6 @@ def config_key(value: str) -> tuple[str, ...]:
     if value in (".", ".."):
         return (*found, f"must not be '{value}'")
     return (*found, "must not start with '..'") if value.startswith("..") else found
-
-
-@lru_cache(maxsize=4096)
-def env_name(value: str) -> tuple[str, ...]:
-    if not value:
-        return ("environment variable name must be non-empty",)
-    if all(" " <= char <= "~" and char != "=" for char in value):
-        return ()
-    return ("a valid environment variable name must consist only of printable ASCII characters other than '='",)
 
 
 @lru_cache(maxsize=1024)

@@ -1,33 +1,26 @@
-"""Rules of the kinds that are neither Pods, workloads nor Services.
+"""Rules of kinds without a Pod template: ConfigMap, Secret, Service, Lease, roles and their bindings.
 
 Rule: upstream's `pkg/apis/*/validation`. Of CRDs nothing is here: `devkube.custom` checks them.
 """
 
-import json
-from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from devkube.builtin import names
-from devkube.builtin.causes import (
-    forbidden,
-    invalid,
-    required,
-    too_long,
-    unchanged,
-    unsupported,
-)
-from devkube.builtin.labelselectors import label_selector
-from devkube.builtin.workloads import claim_spec, template
+from devkube.builtin.containers import port_or_name
+from devkube.builtin.defaults import RBAC
+from devkube.builtin.metadata import labels
+from devkube.causes import duplicate, forbidden, invalid, required, too_long, unchanged, unsupported
 from devkube.errors import Cause
 from devkube.kinds import Object
 
-SIZE_LIMIT = 1024 * 1024
+SIZE_LIMIT = 1024 * 1024  # bytes
 _FROZEN = "field is immutable when `immutable` is set"
-_DOCKER = {"kubernetes.io/dockercfg": ".dockercfg", "kubernetes.io/dockerconfigjson": ".dockerconfigjson"}
-_KEYS = {"kubernetes.io/tls": ("tls.crt", "tls.key"), "kubernetes.io/ssh-auth": ("ssh-privatekey",)}
-ACCOUNT = "kubernetes.io/service-account.name"
-_NOT_SOURCES = ("capacity", "claimRef", "nodeAffinity")  # of a PersistentVolume's objects
+_KEYS = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+}
 
 
 def _frozen(new: Object, old: Object | None, keys: tuple[str, ...]) -> Iterator[Cause]:
@@ -43,12 +36,11 @@ def _frozen(new: Object, old: Object | None, keys: tuple[str, ...]) -> Iterator[
 def config_map(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     yield from _frozen(new, old, ("data", "binaryData"))
     text, binary = new.get("data") or {}, new.get("binaryData") or {}
-    for key in text:
-        yield from names.check(f"data[{key}]", key, names.config_key)
-        if key in binary:
-            yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
-    for key in binary:
-        yield from names.check(f"binaryData[{key}]", key, names.config_key)
+    for field, found in (("data", text), ("binaryData", binary)):
+        for key in found:
+            yield from names.check(f"{field}[{key}]", key, names.config_key)
+    for key in text.keys() & binary.keys():
+        yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
     size = sum(len(value.encode()) for value in text.values()) + sum(len(one) * 3 // 4 for one in binary.values())
     if size > SIZE_LIMIT:
         yield too_long("[]", SIZE_LIMIT)  # as upstream writes a path of nothing
@@ -58,35 +50,14 @@ def secret(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     if old is not None:
         yield from unchanged("type", new.get("type"), old.get("type"))
     yield from _frozen(new, old, ("data",))
-    data, kind = new.get("data") or {}, new.get("type") or ""
+    data = new.get("data") or {}
     for key in data:
         yield from names.check(f"data[{key}]", key, names.config_key)
     if sum(len(one) * 3 // 4 for one in data.values()) > SIZE_LIMIT:
         yield too_long("data", SIZE_LIMIT)
-    if kind == "kubernetes.io/service-account-token":
-        if not ((new.get("metadata") or {}).get("annotations") or {}).get(ACCOUNT):
-            yield required(f"metadata.annotations[{ACCOUNT}]")
-    elif kind == "kubernetes.io/basic-auth" and not data.keys() & {"username", "password"}:
-        yield required("data[username]")
-        yield required("data[password]")
-    for key in _KEYS.get(kind, ()):
+    for key in _KEYS.get(new.get("type") or "", ()):
         if key not in data:
             yield required(f"data[{key}]")
-    if name := _DOCKER.get(kind):
-        if name not in data:
-            yield required(f"data[{name}]")
-            return
-        try:
-            json.loads(b64decode(data[name]))
-        except ValueError as error:
-            yield invalid(f"data[{name}]", "<secret contents redacted>", str(error))
-
-
-def secret_data(new: Object, old: Object | None, subresource: str) -> None:
-    """stringData becomes data, as upstream's conversion does it; it is never stored."""
-    given = new.pop("stringData", None) or {}
-    for key, value in given.items():
-        new.setdefault("data", {})[key] = b64encode(value.encode()).decode()
 
 
 def lease(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
@@ -95,117 +66,67 @@ def lease(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
         yield invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
     if (count := spec.get("leaseTransitions")) is not None and count < 0:
         yield invalid("spec.leaseTransitions", count, "must be greater than or equal to 0")
-    if spec.get("preferredHolder") and not spec.get("strategy"):
-        yield forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined")
 
 
-def claim(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    spec = new.get("spec") or {}
-    yield from claim_spec(spec, "spec")
-    if old is None or subresource:
-        return
-    before, after = (_settled(one) for one in (old.get("spec") or {}, spec))
-    if not before.get("volumeName"):
-        before["volumeName"] = after.get("volumeName")
-    before, after = ({k: v for k, v in one.items() if v is not None} for one in (before, after))
-    if before != after:
-        text = (
-            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-        )
-        yield forbidden("spec", text)
+def service(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    spec = new["spec"]
+    ports, kind, seen = spec.get("ports") or (), spec.get("type"), set[Any]()
+    if not ports and spec.get("clusterIP") != "None" and kind != "ExternalName":
+        yield required("spec.ports")
+    for index, port in enumerate(ports):
+        at, name = f"spec.ports[{index}]", port.get("name")
+        if name:
+            yield from names.check(f"{at}.name", name, names.dns_label)
+        elif len(ports) > 1:
+            yield required(f"{at}.name")
+        if name and name in seen:
+            yield duplicate(f"{at}.name", name)
+        seen.add(name)
+        yield from port_or_name(port.get("port", 0), f"{at}.port")
+        yield from port_or_name(port.get("targetPort", 0), f"{at}.targetPort")
+    yield from labels(spec.get("selector") or {}, "spec.selector")
+    known, addresses = ((old or {}).get("spec") or {}).get("clusterIPs") or (), spec.get("clusterIPs") or ()
+    if known and addresses and kind != "ExternalName" and addresses[0] != known[0]:
+        yield invalid("spec.clusterIPs[0]", list(addresses), "may not change once set")
 
 
-def _settled(spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in spec.items() if key not in ("resources", "volumeAttributesClassName")}
+def role(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    for index, rule in enumerate(new.get("rules") or ()):
+        at, urls = f"rules[{index}]", rule.get("nonResourceURLs")
+        if urls and (new["kind"] == "Role" or rule.get("apiGroups") or rule.get("resources")):
+            text = "rules cannot apply to both regular resources and non-resource URLs"
+            if new["kind"] == "Role":
+                text = "namespaced rules cannot apply to non-resource URLs"
+            yield invalid(f"{at}.nonResourceURLs", urls, text)
+        for key, what in () if urls else (("apiGroups", "api group"), ("resources", "resource")):
+            if not rule.get(key):
+                yield required(f"{at}.{key}", f"resource rules must supply at least one {what}")
 
 
-def disruption_budget(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    spec = new.get("spec") or {}
-    if "minAvailable" in spec and "maxUnavailable" in spec:
-        yield invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
-    yield from label_selector(spec.get("selector") or {}, "spec.selector")
-
-
-def autoscaler(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    spec = new.get("spec") or {}
-    low, high = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
-    if low < 1:
-        yield invalid("spec.minReplicas", low, "must be greater than or equal to 1")
-    if high < 1:
-        yield invalid("spec.maxReplicas", high, "must be greater than or equal to 1")
-    if high < low:
-        yield invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`")
-    yield from _metrics(spec.get("metrics") or ())
-    target = spec.get("scaleTargetRef") or {}
-    if "/" not in (version := target.get("apiVersion") or "") and target.get("kind") != "ReplicationController":
-        yield invalid("spec.scaleTargetRef.apiVersion", version, "apiVersion must specify API group")
-
-
-METRICS = ("ContainerResource", "External", "Object", "Pods", "Resource")
-
-
-def _metrics(found: Any) -> Iterator[Cause]:
-    for index, one in enumerate(found):
-        at, kind = f"spec.metrics[{index}]", one.get("type") or ""
-        if not kind:
-            yield required(f"{at}.type", "must specify a metric source type")
-        if kind not in METRICS:
-            yield unsupported(f"{at}.type", kind, METRICS)
-        elif (source := kind[0].lower() + kind[1:]) not in one:
-            yield required(f"{at}.{source}", "must populate information for the given metric source")
-
-
-def persistent_volume(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    spec = new.get("spec") or {}
-    if not spec.get("accessModes"):
-        yield required("spec.accessModes")
-    if not spec.get("capacity"):
-        yield required("spec.capacity")
-    if set(spec.get("capacity") or ()) != {"storage"}:
-        yield unsupported("spec.capacity", spec.get("capacity") or {}, ("storage",))
-    if not any(isinstance(value, dict) for key, value in spec.items() if key not in _NOT_SOURCES):
-        yield required("spec", "must specify a volume type")
-
-
-def runtime_class(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    if new.get("handler"):
-        yield from names.check("handler", new["handler"], names.dns_label)
-    if old is not None:
-        yield from unchanged("handler", new.get("handler"), old.get("handler"))
-
-
-def ingress_class(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    if not (new.get("spec") or {}).get("controller"):
-        yield required("spec.controller")
-
-
-def pod_template(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    yield from template(new.get("template") or {}, "template")
-
-
-def fixed(*keys: str) -> Any:
-    """A rule for kinds of which these top-level fields never change."""
-
-    def rule(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-        if old is not None:
-            for key in keys:
-                yield from unchanged(key, new.get(key), old.get(key))
-
-    return rule
+def role_binding(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    reference = new.get("roleRef") or {}
+    kinds = ("Role", "ClusterRole") if new["kind"] == "RoleBinding" else ("ClusterRole",)
+    if reference.get("apiGroup") != RBAC:
+        yield unsupported("roleRef.apiGroup", reference.get("apiGroup") or "", (RBAC,))
+    if reference.get("kind") not in kinds:
+        yield unsupported("roleRef.kind", reference.get("kind") or "", kinds)
+    for index, subject in enumerate(new.get("subjects") or ()):
+        at, group = f"subjects[{index}]", subject.get("apiGroup") or ""
+        if (wanted := "" if subject.get("kind") == "ServiceAccount" else RBAC) != group:
+            yield unsupported(f"{at}.apiGroup", group, (wanted,))
+        if new["kind"] == "ClusterRoleBinding" and not wanted and not subject.get("namespace"):
+            yield required(f"{at}.namespace")
+    if old is not None and reference != (old.get("roleRef") or {}):
+        yield invalid("roleRef", reference, "cannot change roleRef")
 
 
 VALIDATES: Mapping[str, Any] = {
     "ConfigMap": config_map,
     "Secret": secret,
     "Lease": lease,
-    "PersistentVolumeClaim": claim,
-    "PodDisruptionBudget": disruption_budget,
-    "HorizontalPodAutoscaler": autoscaler,
-    "PersistentVolume": persistent_volume,
-    "IngressClass": ingress_class,
-    "PodTemplate": pod_template,
-    "StorageClass": fixed("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"),
-    "PriorityClass": fixed("value", "preemptionPolicy"),
-    "RuntimeClass": runtime_class,
-    "ControllerRevision": fixed("data"),
+    "Service": service,
+    "Role": role,
+    "ClusterRole": role,
+    "RoleBinding": role_binding,
+    "ClusterRoleBinding": role_binding,
 }

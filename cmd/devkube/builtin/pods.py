@@ -1,22 +1,41 @@
-"""What a Pod's spec must hold, in a Pod or in a template.
+"""What a Pod's spec must hold, in a Pod or in a template, and what of a Pod may change.
 
-Rule: upstream's `pkg/apis/core/validation` (ValidatePodSpec). Checked are the rules that a person or
-a webhook breaks; those of Windows, AppArmor, sysctls, resource claims and of single volume drivers are left out.
+Rule: upstream's `pkg/apis/core/validation` (ValidatePodSpec, ValidatePodUpdate): the rules that webhooks which change
+Pods run into. Left out: those of affinity, tolerations, spreading, DNS, security contexts and of single kinds of
+volumes and sources; the schema still holds for all of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from devkube.builtin import containers, downward, names
-from devkube.builtin.causes import absent, between, duplicate, forbidden, invalid, required, unsupported
+from devkube.builtin import containers, names
 from devkube.builtin.metadata import labels
-from devkube.builtin.scheduling import scheduling
+from devkube.causes import between, duplicate, forbidden, invalid, required, unsupported
 from devkube.errors import Cause
+from devkube.kinds import Object
 
 Json = Mapping[str, Any]
+CHANGEABLE = (
+    "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
+    "(only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "
+    "previously negative)"
+)
 _RUNNING = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
-_NOT_EPHEMERAL = ("ports", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe", "resizePolicy")
 _POLICIES = ("Always", "Never", "OnFailure")
+
+
+def pod(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    spec = new.get("spec") or {}
+    yield from pod_spec(spec, "spec", template=False)
+    for index, one in enumerate(spec.get("containers") or ()):
+        if (image := one.get("image") or "") != image.strip():
+            text = "must not have leading or trailing whitespace"
+            yield invalid(f"spec.containers[{index}].image", image, text)
+    if old is None:
+        if spec.get("ephemeralContainers"):
+            yield forbidden("spec.ephemeralContainers", "cannot be set on create")
+    elif not subresource:
+        yield from _update(spec, old.get("spec") or {})
 
 
 def pod_spec(spec: Json, at: str, extra_volumes: Sequence[str] = (), *, template: bool = True) -> Iterator[Cause]:
@@ -25,15 +44,13 @@ def pod_spec(spec: Json, at: str, extra_volumes: Sequence[str] = (), *, template
     for index, volume in enumerate(spec.get("volumes") or ()):
         wrong = list(_volume(volume, f"{at}.volumes[{index}]", volume.get("name") in volumes, template=template))
         yield from wrong
-        if not wrong:
+        if not wrong and volume.get("name"):
             volumes[volume["name"]] = volume
     yield from _containers(spec, at, volumes)
     yield from labels(spec.get("nodeSelector") or {}, f"{at}.nodeSelector")
     for key, rule in (
         ("serviceAccountName", names.dns_subdomain),
         ("nodeName", names.dns_subdomain),
-        ("priorityClassName", names.dns_subdomain),
-        ("runtimeClassName", names.dns_subdomain),
         ("hostname", names.dns_label),
         ("subdomain", names.dns_label),
     ):
@@ -42,110 +59,74 @@ def pod_spec(spec: Json, at: str, extra_volumes: Sequence[str] = (), *, template
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline < 2**31:
         yield invalid(f"{at}.activeDeadlineSeconds", deadline, between(1, 2**31 - 1))
-    yield from scheduling(spec, at)
-    yield from _network(spec, at)
-    if spec.get("dnsPolicy") == "None" and not (spec.get("dnsConfig") or {}).get("nameservers"):
-        text = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-        yield required(f"{at}.dnsConfig.nameservers", text)
-    if spec.get("hostNetwork"):
-        yield from _host_network(spec.get("containers") or (), f"{at}.containers")
-    for key in ("runAsUser", "runAsGroup", "fsGroup"):
-        yield from containers.identity(spec.get("securityContext") or {}, key, f"{at}.securityContext")
-
-
-def _network(spec: Json, at: str) -> Iterator[Cause]:
-    for index, alias in enumerate(spec.get("hostAliases") or ()):
-        yield from containers.ip(alias.get("ip") or "", f"{at}.hostAliases[{index}].ip")
-        for number, name in enumerate(alias.get("hostnames") or ()):
-            yield from names.check(f"{at}.hostAliases[{index}].hostnames[{number}]", name, names.dns_subdomain)
-    for index, address in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
-        yield from containers.ip(address, f"{at}.dnsConfig.nameservers[{index}]")
 
 
 def _volume(volume: Json, at: str, taken: bool, *, template: bool) -> Iterator[Cause]:
     sources = [key for key in volume if key != "name"]
     for extra in sources[1:]:
         yield forbidden(f"{at}.{extra}", "may not specify more than 1 volume type")
-    if not sources:
-        yield required(at, "must specify a volume type")
     if (image := volume.get("image")) is not None and not image.get("reference") and not template:
         yield required(f"{at}.image.reference")
-    for key, field in (("secret", "secretName"), ("configMap", "name")):
-        if key in volume and not volume[key].get(field):
-            yield required(f"{at}.{key}.{field}")
-    for key in ("secret", "configMap", "projected", "downwardAPI"):
-        mode = (volume.get(key) or {}).get("defaultMode")
-        if mode is not None and not 0 <= mode <= 0o777:
-            text = "must be a number between 0 and 0777 (octal), both inclusive"
-            yield invalid(f"{at}.{key}.defaultMode", mode, text)
-    yield from downward.files((volume.get("downwardAPI") or {}).get("items"), f"{at}.downwardAPI")
-    for index, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
-        items = (source.get("downwardAPI") or {}).get("items")
-        yield from downward.files(items, f"{at}.projected.sources[{index}].downwardAPI")
-        if "serviceAccountToken" in source and not source["serviceAccountToken"].get("path"):
-            yield required(f"{at}.projected.path")
     if volume.get("name"):
         yield from names.check(f"{at}.name", volume["name"], names.dns_label)
-    else:
-        yield required(f"{at}.name")
     if taken:
         yield duplicate(f"{at}.name", volume["name"])
 
 
 def _containers(spec: Json, at: str, volumes: Mapping[str, Json]) -> Iterator[Cause]:
-    regular, init = spec.get("containers") or (), spec.get("initContainers") or ()
     seen: set[str] = set()
-    for index, one in enumerate(regular):
-        here = f"{at}.containers[{index}]"
-        yield from containers.common(one, here, volumes)
-        yield from _unique(one, here, seen)
-        yield from containers.running(one, here)
-        yield from _restart(one, here)
-    yield from containers.host_ports(regular, f"{at}.containers")
-    for index, one in enumerate(init):
-        here = f"{at}.initContainers[{index}]"
-        yield from containers.common(one, here, volumes)
-        yield from _restart(one, here)
-        yield from _unique(one, here, seen)
-        yield from containers.host_ports([one], f"{at}.initContainers")
-        if one.get("restartPolicy") == "Always":
-            yield from containers.running(one, here)
-            continue
-        for key in _RUNNING:
-            if one.get(key) is not None:
-                text = "may not be set for init containers without restartPolicy=Always"
-                yield forbidden(f"{here}.{key}", text)
-    others = frozenset(seen)
-    for index, one in enumerate(spec.get("ephemeralContainers") or ()):
-        here = f"{at}.ephemeralContainers[{index}]"
-        yield from containers.common(one, here, volumes)
-        yield from _unique(one, here, seen)
-        if (target := one.get("targetContainerName")) and target not in others:
-            yield absent(f"{here}.targetContainerName", target)
-        for key in (*_NOT_EPHEMERAL, "resources"):
-            if one.get(key):
-                yield forbidden(f"{here}.{key}", "cannot be set for an Ephemeral Container")
+    for kind in ("containers", "initContainers"):
+        for index, one in enumerate(spec.get(kind) or ()):
+            here, policy = f"{at}.{kind}[{index}]", one.get("restartPolicy")
+            yield from containers.common(one, here, volumes)
+            if one.get("name") in seen:
+                yield duplicate(f"{here}.name", one["name"])
+            seen.add(one.get("name") or "")
+            seen.discard("")  # that it has none is told already
+            if policy is not None and policy not in _POLICIES:
+                yield unsupported(f"{here}.restartPolicy", policy, _POLICIES)
+            if kind == "containers" or policy == "Always":
+                yield from containers.running(one, here)
+                continue
+            for key in _RUNNING:
+                if one.get(key) is not None:
+                    yield forbidden(f"{here}.{key}", "may not be set for init containers without restartPolicy=Always")
 
 
-def _unique(container: Json, at: str, seen: set[str]) -> Iterator[Cause]:
-    name = container.get("name") or ""
-    if name in seen:
-        yield duplicate(f"{at}.name", name)
-    elif name:
-        seen.add(name)
+def _update(new: Json, old: Json) -> Iterator[Cause]:
+    for key in ("containers", "initContainers"):
+        if len(new.get(key) or ()) != len(old.get(key) or ()):
+            yield forbidden(f"spec.{key}", "pod updates may not add or remove containers")
+            return
+    before, after = old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds")
+    if before is not None and (after is None or before < after):
+        yield invalid("spec.activeDeadlineSeconds", after, "must be less than or equal to previous value")
+    kept = [_without(one, "tolerationSeconds") for one in new.get("tolerations") or ()]
+    if any(_without(one, "tolerationSeconds") not in kept for one in old.get("tolerations") or ()):
+        text = "existing toleration can not be modified except its tolerationSeconds"
+        yield forbidden("spec.tolerations", text)
+    known = {gate.get("name") for gate in old.get("schedulingGates") or ()}
+    for index, gate in enumerate(new.get("schedulingGates") or ()):
+        if gate.get("name") not in known:
+            text = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            yield forbidden(f"spec.schedulingGates[{index}].name", text)
+    fixed, was = _fixed(new, old), _fixed(old, old)
+    if changed := [f"spec.{key}" for key in sorted({*fixed, *was}) if fixed.get(key) != was.get(key)]:
+        # Upstream prints a diff, this the names.
+        yield forbidden("spec", f"pod updates may not change fields other than {CHANGEABLE}\n{', '.join(changed)}")
 
 
-def _restart(container: Json, at: str) -> Iterator[Cause]:
-    policy = container.get("restartPolicy")
-    if policy is None and container.get("restartPolicyRules"):
-        yield required(f"{at}.restartPolicy", "must specify restartPolicy when restart rules are used")
-    if policy is not None and policy not in _POLICIES:
-        yield unsupported(f"{at}.restartPolicy", policy, _POLICIES)
+def _without(one: Json, key: str) -> dict[str, Any]:
+    return {name: value for name, value in one.items() if name != key}
 
 
-def _host_network(found: Sequence[Json], at: str) -> Iterator[Cause]:
-    for index, container in enumerate(found):
-        for number, port in enumerate(container.get("ports") or ()):
-            if port.get("hostPort") and port["hostPort"] != port.get("containerPort"):
-                text = "must match `containerPort` when `hostNetwork` is true"
-                yield invalid(f"{at}[{index}].ports[{number}].hostPort", port["hostPort"], text)
+def _fixed(spec: Json, old: Json) -> dict[str, Any]:
+    """What of a spec must stay: everything but what may change."""
+    free = ("tolerations", "schedulingGates", "activeDeadlineSeconds")
+    fixed = {key: value for key, value in spec.items() if key not in free}
+    for key in ("containers", "initContainers"):
+        if key in fixed:
+            fixed[key] = [_without(one, "image") for one in fixed[key]]
+    if old.get("terminationGracePeriodSeconds", 0) < 0 and fixed.get("terminationGracePeriodSeconds") == 1:
+        fixed["terminationGracePeriodSeconds"] = old["terminationGracePeriodSeconds"]
+    return fixed

@@ -1,44 +1,32 @@
-"""What a kind's strategy derives before an object is checked: first statuses, selectors of Jobs, data of Secrets.
+"""What a kind's strategy derives before an object is checked: first statuses, selectors of Jobs, data of Secrets, and
+the addresses and node ports of Services (single stack, IPv4; what is given back is not noticed).
 
 Rule: upstream's `pkg/registry/*/strategy.go` (PrepareForCreate, PrepareForUpdate). By then the object has its uid.
 """
 
+import ipaddress
+import itertools
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from devkube.builtin.others import secret_data
 from devkube.builtin.rules import Prepare
 from devkube.builtin.scalars import quantity_value
 from devkube.kinds import Object
 
 _UID, _NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
+_RANGE, _NODE_PORTS = ipaddress.ip_network("10.96.0.0/12"), range(30000, 32768)
 # What upstream writes of a status that nobody has told anything yet: fields without omitempty.
 STATUS: Mapping[str, dict[str, Any]] = {
     "StatefulSet": {"replicas": 0, "availableReplicas": 0},
     "ReplicaSet": {"replicas": 0},
-    "ReplicationController": {"replicas": 0},
-    "DaemonSet": {
-        "currentNumberScheduled": 0,
-        "numberMisscheduled": 0,
-        "desiredNumberScheduled": 0,
-        "numberReady": 0,
-    },
+    "DaemonSet": dict.fromkeys(
+        ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
+    ),
     "Deployment": {},
-    "Job": {},
-    "ResourceQuota": {},
-    "CronJob": {},
     "Service": {"loadBalancer": {}},
-    "Ingress": {"loadBalancer": {}},
     "Namespace": {"phase": "Active"},
     "PersistentVolumeClaim": {"phase": "Pending"},
-    "PersistentVolume": {"phase": "Pending"},
-    "PodDisruptionBudget": {
-        "currentHealthy": 0,
-        "desiredHealthy": 0,
-        "disruptionsAllowed": 0,
-        "expectedPods": 0,
-    },
-    "HorizontalPodAutoscaler": {"currentMetrics": None, "desiredReplicas": 0},
 }
 
 
@@ -53,10 +41,6 @@ def status(kind: str) -> Prepare:
 def pod(new: Object, old: Object | None, subresource: str) -> None:
     if old is None:
         new["status"] = {"phase": "Pending", "qosClass": qos(new["spec"])}
-        if new["spec"].get("schedulingGates"):
-            condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
-            condition["message"] = "Scheduling is blocked due to non-empty scheduling gates"
-            new["status"]["conditions"] = [condition]
 
 
 def qos(spec: Mapping[str, Any]) -> str:
@@ -99,10 +83,41 @@ def namespace(new: Object, old: Object | None, subresource: str) -> None:
         spec["finalizers"] = list(old["spec"]["finalizers"])
 
 
+def secret(new: Object, old: Object | None, subresource: str) -> None:
+    """stringData becomes data; it is never stored."""
+    for key, value in (new.pop("stringData", None) or {}).items():
+        new.setdefault("data", {})[key] = b64encode(value.encode()).decode()
+
+
+class Allocator:
+    """Hands out addresses and node ports round and round; one per server."""
+
+    def __init__(self) -> None:
+        self._hosts = itertools.cycle(range(10, _RANGE.num_addresses - 1))
+        self._ports = itertools.cycle(_NODE_PORTS)
+
+    def prepare(self, new: Object, old: Object | None, subresource: str) -> None:
+        spec, before = new["spec"], (old or {}).get("spec") or {}
+        if spec.get("type") == "ExternalName":
+            for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+                spec.pop(key, None)
+            return
+        known = {port.get("port"): port.get("nodePort") for port in before.get("ports") or ()}
+        address = spec.get("clusterIP") or before.get("clusterIP") or str(_RANGE[next(self._hosts)])
+        spec["clusterIP"], spec["clusterIPs"] = address, [address]
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        for port in spec.get("ports") or ():
+            if spec.get("type") in ("NodePort", "LoadBalancer"):
+                port["nodePort"] = port.get("nodePort") or known.get(port.get("port")) or next(self._ports)
+            elif port.get("nodePort") == known.get(port.get("port")):
+                port.pop("nodePort", None)  # of the type that it was
+
+
 PREPARES: Mapping[str, tuple[Prepare, ...]] = {
     **{kind: (status(kind),) for kind in STATUS},
     "Pod": (pod,),
     "Job": (job,),
     "Namespace": (status("Namespace"), namespace),
-    "Secret": (secret_data,),
+    "Secret": (secret,),
 }

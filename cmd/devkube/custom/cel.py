@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from devkube.custom import causes, celenv, fieldpath, lists, views
+from devkube import causes
+from devkube.custom import celenv, fieldpath, lists, views
 from devkube.errors import Cause
 
 Node = Mapping[str, Any]

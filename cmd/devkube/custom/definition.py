@@ -8,8 +8,9 @@ Left out: estimated costs of rules, and approval of groups under k8s.io.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from devkube import causes
 from devkube.builtin import names
-from devkube.custom import causes, schemas, versions
+from devkube.custom import schemas, versions
 from devkube.errors import Cause
 from devkube.kinds import Object
 
@@ -119,7 +120,7 @@ def _spec(spec: Mapping[str, Any]) -> Iterator[Cause]:
     if not scope:
         yield causes.required("spec.scope")
     elif scope not in ("Cluster", "Namespaced"):
-        yield causes.not_supported("spec.scope", scope, ("Cluster", "Namespaced"))
+        yield causes.unsupported("spec.scope", scope, ("Cluster", "Namespaced"))
     if spec.get("preserveUnknownFields"):
         detail = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
@@ -152,7 +153,7 @@ def _names(called: Mapping[str, Any], path: str, full: bool = True) -> Iterator[
 def _conversion(conversion: Mapping[str, Any]) -> Iterator[Cause]:
     strategy = conversion.get("strategy") or ""
     if strategy not in ("None", "Webhook"):
-        yield causes.not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))
+        yield causes.unsupported("spec.conversion.strategy", strategy, ("None", "Webhook"))
     elif strategy == "Webhook":
         yield causes.forbidden("spec.conversion.strategy", "devkube does not convert by webhook; use None")
     elif conversion.get("webhook") is not None:

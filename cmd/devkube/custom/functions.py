@@ -12,7 +12,8 @@ from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlsplit
 
-from devkube.custom import formats, quantity
+from devkube.builtin.scalars import quantity_value
+from devkube.custom import formats
 
 _TAG: Final = "\x1f"
 
@@ -40,7 +41,7 @@ def text_of(value: str) -> str:
 
 
 def quantity_of(text: str) -> str:
-    return tagged("q", str(quantity.parse(text)))
+    return tagged("q", str(Fraction(quantity_value(text))))
 
 
 def number_of(value: str | int) -> Fraction:

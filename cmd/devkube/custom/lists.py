@@ -8,7 +8,7 @@ import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from devkube.custom import causes
+from devkube import causes
 from devkube.errors import Cause
 
 Node = Mapping[str, Any]

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from devkube import causes
 from devkube.builtin import metadata, names
 from devkube.builtin.document import document
-from devkube.custom import causes, cel, cells, lists, structural, validation
+from devkube.custom import cel, cells, lists, structural, validation
 from devkube.errors import Cause, bad_request
 from devkube.kinds import Column, FieldValidation, Object
 from devkube.schema import Schema

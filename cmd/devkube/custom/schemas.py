@@ -4,8 +4,8 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from devkube import causes
 from devkube.custom import (
-    causes,
     cel,
     celenv,
     celtypes,
@@ -128,7 +128,7 @@ def _rule(rule: Node, node: Node, path: str) -> Iterator[Cause]:
     if expression and not expression.strip():
         yield causes.required(f"{path}.messageExpression", "messageExpression must be non-empty if specified")
     if reason is not None and reason not in REASONS:
-        yield causes.not_supported(f"{path}.reason", reason, REASONS)
+        yield causes.unsupported(f"{path}.reason", reason, REASONS)
     if where:
         if not where.strip():
             yield causes.invalid(f"{path}.fieldPath", where, "must be non-empty if specified")

@@ -7,7 +7,8 @@ have the fields every object has; under allOf, anyOf, oneOf and not a schema may
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from devkube.custom import causes, formats
+from devkube import causes
+from devkube.custom import formats
 from devkube.errors import Cause
 
 Node = Mapping[str, Any]
@@ -170,7 +171,7 @@ def acceptable(node: Node, path: str, root: bool = True, meta: bool = False, no_
     if kind == "null":
         yield causes.forbidden(f"{path}.type", "type cannot be set to null, use nullable as an alternative")
     elif kind and kind not in TYPES:
-        yield causes.not_supported(f"{path}.type", kind, TYPES)
+        yield causes.unsupported(f"{path}.type", kind, TYPES)
     if node.get("default") is not None and no_default:
         yield causes.forbidden(f"{path}.default", f"must not be set {no_default}")
     for key in UNSUPPORTED:
@@ -216,7 +217,7 @@ def _extensions(node: Node, kind: str, path: str) -> Iterator[Cause]:
             detail = f"must be {wanted} if {key} is specified"
             yield causes.invalid(f"{path}.type", kind, detail) if kind else causes.required(f"{path}.type", detail)
         if value is not None and value not in known:
-            yield causes.not_supported(f"{path}.{key}", value, known)
+            yield causes.unsupported(f"{path}.{key}", value, known)
     list_type, keys = node.get(_LIST_TYPE), node.get(_LIST_KEYS) or []
     if keys and list_type != "map":
         detail = f"must be map if {_LIST_KEYS} is non-empty"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from devkube.builtin import leaves, types
-from devkube.custom.causes import shown
+from devkube.causes import shown
 
 Node = Mapping[str, Any]
 META_FIELDS: Final = ("apiVersion", "kind", "metadata")

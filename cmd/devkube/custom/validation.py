@@ -8,7 +8,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from devkube.custom import causes, formats, lists
+from devkube import causes
+from devkube.custom import formats, lists
 from devkube.errors import Cause
 
 Node = Mapping[str, Any]
@@ -50,7 +51,7 @@ def _check(node: Node, value: Any, path: str, old: Any) -> list[Cause]:
     enum = node.get("enum")
     if enum and not any((type(one) is kind and value == one) or _same_number(value, one) for one in enum):
         accepted = [one if isinstance(one, str) else causes.shown(one) for one in enum]
-        found.append(causes.not_supported(path, value, accepted))
+        found.append(causes.unsupported(path, value, accepted))
     if found and old is not UNKNOWN and lists.same(value, old):
         return []
     return found

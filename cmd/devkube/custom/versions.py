@@ -7,8 +7,9 @@ then shows no column at all.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from devkube import causes
 from devkube.builtin import names
-from devkube.custom import causes, cells, fieldpath, schemas
+from devkube.custom import cells, fieldpath, schemas
 from devkube.errors import Cause
 
 COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")

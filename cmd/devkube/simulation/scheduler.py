@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from devkube.custom import quantity
+from devkube.builtin.scalars import quantity_value
 from devkube.errors import StatusError
 from devkube.kinds import Object
 from devkube.simulation.client import Client, condition, set_condition
@@ -124,7 +124,7 @@ def _requested(container: Mapping[str, Any]) -> Amounts:
 
 @lru_cache(512)
 def _amount(text: str) -> Fraction:
-    return quantity.parse(text)
+    return Fraction(quantity_value(text))
 
 
 def _room(node: Object) -> Room:

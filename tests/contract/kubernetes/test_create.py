@@ -152,45 +152,6 @@ async def test_a_resource_version_cannot_be_chosen(kube: Client, space: Space) -
     assert "resourceVersion should not be set on objects to be created" in answer.body["message"]
 
 
-async def test_an_event_of_either_group_is_the_same_object(kube: Client, space: Space) -> None:
-    """core/v1 and events.k8s.io/v1 Events share their storage; the newer form asks for an action and an instance."""
-    body = {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"generateName": "e-"},
-        "eventTime": "2026-01-01T00:00:00.000000Z",
-        "type": "Normal",
-        "reason": "Tested",
-        "action": "Test",
-        "note": "all is well",
-        "reportingController": "example.com/tester",
-        "reportingInstance": "tester-0",
-        "regarding": {"kind": "Pod", "namespace": space.name, "name": "p"},
-    }
-    made = await kube.create(space.of("events.k8s.io/v1", "events"), body)
-    old = await kube.read(f"{space.of('v1', 'events')}/{made['metadata']['name']}")
-    assert old["metadata"]["uid"] == made["metadata"]["uid"]
-    assert (old["message"], old["involvedObject"]["name"]) == ("all is well", "p")
-    assert made["eventTime"] == "2026-01-01T00:00:00.000000Z"
-
-
-async def test_a_new_style_event_needs_its_action(kube: Client, space: Space) -> None:
-    """ValidateEventCreate for events.k8s.io/v1."""
-    body = {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": "e"},
-        "eventTime": "2026-01-01T00:00:00.000000Z",
-        "type": "Normal",
-        "reason": "Tested",
-        "reportingController": "example.com/tester",
-        "reportingInstance": "tester-0",
-        "regarding": {"kind": "Pod", "namespace": space.name, "name": "p"},
-    }
-    answer = await kube.post(space.of("events.k8s.io/v1", "events"), body)
-    answer.refused(422, "Invalid", "action")
-
-
 async def test_a_kind_that_is_not_served_is_a_plain_404(kube: Client, space: Space) -> None:
     """Unknown groups and resources answer before anything is decoded."""
     for path in (space.of("nowhere.example.com/v1", "things"), space.of("v1", "things")):

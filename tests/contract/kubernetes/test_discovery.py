@@ -31,7 +31,7 @@ async def test_api_and_apis(kube: Client) -> None:
     """APIVersions of the core group, APIGroupList of the others with their preferred versions."""
     assert (await kube.read("/api"))["versions"] == ["v1"]
     groups = {group["name"]: group for group in (await kube.read("/apis"))["groups"]}
-    assert {"apps", "batch", "rbac.authorization.k8s.io", "coordination.k8s.io", "events.k8s.io"} <= set(groups)
+    assert {"apps", "batch", "rbac.authorization.k8s.io", "coordination.k8s.io"} <= set(groups)
     assert groups["apps"]["preferredVersion"] == {"groupVersion": "apps/v1", "version": "v1"}
     assert (await kube.read("/apis/apps"))["kind"] == "APIGroup"
 

@@ -174,11 +174,6 @@ EMPTY = {"name": "v", "emptyDir": {}}
             ("spec.containers[0].env[0].valueFrom", "FieldValueInvalid"),
         ),
         (
-            [container("a", env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.none"}}}])],
-            {},
-            ("spec.containers[0].env[0].valueFrom.fieldRef.fieldPath", "FieldValueInvalid"),
-        ),
-        (
             [container("a", ports=[{"containerPort": 70000}])],
             {},
             ("spec.containers[0].ports[0].containerPort", "FieldValueInvalid"),
@@ -216,11 +211,6 @@ EMPTY = {"name": "v", "emptyDir": {}}
         ),
         ([container("a")], {"hostname": "Not.Good"}, ("spec.hostname", "FieldValueInvalid")),
         ([container("a")], {"nodeSelector": {"a b": "c"}}, ("spec.nodeSelector", "FieldValueInvalid")),
-        (
-            [container("a")],
-            {"tolerations": [{"operator": "Equal"}]},
-            ("spec.tolerations[0].operator", "FieldValueInvalid"),
-        ),
         ([container("a")], {"terminationGracePeriodSeconds": -1}, None),
         ([container("a")], {"activeDeadlineSeconds": 0}, ("spec.activeDeadlineSeconds", "FieldValueInvalid")),
         ([container("a")], {"serviceAccountName": "Not Good"}, ("spec.serviceAccountName", "FieldValueInvalid")),
@@ -287,20 +277,6 @@ async def test_a_node_is_chosen_by_binding(kube: Client, space: Space) -> None:
     assert now["spec"]["nodeName"] == "n1"
     assert ("PodScheduled", "True") in [(one["type"], one["status"]) for one in now["status"]["conditions"]]
     (await kube.post(f"{space.pods}/a/binding", body)).refused(409, "Conflict")
-
-
-async def test_ephemeral_containers_come_through_their_own_door(kube: Client, space: Space) -> None:
-    """pods/ephemeralcontainers: kubectl debug; not on create, not by an update of the Pod."""
-    debug = {"name": "debug", "image": "busybox:1", "targetContainerName": "main"}
-    answer = await kube.post(space.pods, pod("x", spec={"ephemeralContainers": [debug]}))
-    answer.refused(422, "Invalid", "spec.ephemeralContainers")
-    await kube.create(space.pods, pod("a"))
-    now = (await kube.strategic(f"{space.pods}/a/ephemeralcontainers", {"spec": {"ephemeralContainers": [debug]}})).ok(
-        200
-    )
-    assert now["spec"]["ephemeralContainers"][0]["name"] == "debug"
-    found = await kube.read(f"{space.pods}/a")
-    assert [one["name"] for one in found["spec"]["ephemeralContainers"]] == ["debug"]
 
 
 async def test_gates_hold_a_pod_back(kube: Client, space: Space) -> None:

@@ -35,11 +35,6 @@ def test_namespaces_have_no_deletecollection(catalog: Catalog) -> None:
     assert not namespaces.namespaced
 
 
-def test_both_groups_of_events_are_stored_together(catalog: Catalog) -> None:
-    keys = {r.key for r in catalog if r.kind == "Event"}
-    assert keys == {"events"}
-
-
 def test_scale_is_of_autoscaling(catalog: Catalog) -> None:
     for plural in ("deployments", "replicasets", "statefulsets"):
         found = catalog.find("apps", "v1", plural)

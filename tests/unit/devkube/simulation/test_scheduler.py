@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from devkube.custom import quantity
+from devkube.builtin.scalars import quantity_value
 from devkube.simulation.scheduler import Room, chosen, fault, requests
 
 
@@ -17,7 +17,7 @@ def node(**more: Any) -> Any:
 
 def room(obj: Any = None, **free: str) -> Room:
     free = {"cpu": "4", "memory": "8Gi", "pods": "2", **free}
-    return Room(obj or node(), {key: quantity.parse(value) for key, value in free.items()})
+    return Room(obj or node(), {key: Fraction(quantity_value(value)) for key, value in free.items()})
 
 
 def pod(*containers: Any, **spec: Any) -> Any:

@@ -11,6 +11,8 @@ from devkube.errors import Cause
 
 OMIT: Final = object()
 ROOT: Final = "<nil>"
+IMMUTABLE: Final = "field is immutable"
+NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 
 # Errors that leave a value in a shape in which rules cannot be evaluated (hasBlockingErr in apiextensions' strategy).
 BLOCKING: Final = frozenset(
@@ -80,7 +82,7 @@ def duplicate(field: str, value: Any) -> Cause:
     return _cause("FieldValueDuplicate", "Duplicate value", field, value, "")
 
 
-def not_supported(field: str, value: Any, accepted: Iterable[str]) -> Cause:
+def unsupported(field: str, value: Any, accepted: Iterable[str]) -> Cause:
     detail = "supported values: " + ", ".join(quoted(one) for one in accepted)
     return _cause("FieldValueNotSupported", "Unsupported value", field, value, detail)
 
@@ -92,3 +94,15 @@ def too_long(field: str, most: int) -> Cause:
 def too_many(field: str, actual: int, most: int) -> Cause:
     detail = f"must have at most {most} item{'s' * (most != 1)}"
     return _cause("FieldValueTooMany", "Too many", field, actual, detail)
+
+
+def absent(field: str, value: Any) -> Cause:
+    return _cause("FieldValueNotFound", "Not found", field, value, "")
+
+
+def between(low: int, high: int) -> str:
+    return f"must be between {low} and {high}, inclusive"
+
+
+def unchanged(field: str, new: Any, old: Any) -> list[Cause]:
+    return [] if new == old else [invalid(field, new, IMMUTABLE)]
