@@ -7,6 +7,7 @@ Subjects over 254 bytes are refused: nats-server stores them, but its own limits
 Rules: design.md section 2 (control log), section 3 (WARMLOG_KV).
 """
 
+import functools
 from typing import NamedTuple
 
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-")
@@ -19,6 +20,7 @@ class SubjectError(ValueError):
     """A name that cannot become a subject, or a subject that is none of ours."""
 
 
+@functools.lru_cache(4096)  # webhooks, kinds and namespaces are few
 def escape(name: str) -> str:
     """One subject token for any text; `unescape` gives the text back. Raises SubjectError for what is no text."""
     if not name:

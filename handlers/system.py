@@ -5,10 +5,11 @@ Rules: design.md section 6, last paragraph.
 """
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from eventstore import events
 from handlers.admission.decision import Decision, Question
+from handlers.admission.glance import Glance
 from handlers.admission.view import View
 from handlers.outcome import Key, Object, Outcome
 from handlers.world.reader import Reader
@@ -37,6 +38,11 @@ class System(Protocol):
     def desired(self, world: Reader, key: Key) -> Outcome:
         """What should be. May raise Unlisted; any other exception is a defect, told and retried slowly."""
         ...
+
+
+class Recalled(NamedTuple):
+    decision: Decision
+    seen: Glance
 
 
 class Admitter(Protocol):
@@ -73,3 +79,12 @@ class Admitter(Protocol):
 def place(admitter: Admitter, kind: str, namespace: str) -> str:
     """Where an admitter reads a kind: in the namespace of the question, unless its `places` say otherwise."""
     return str(getattr(admitter, "places", {}).get(kind, namespace))
+
+
+@runtime_checkable
+class Recalling(Protocol):
+    """An admitter that remembers: an equal question over the same facts is answered without building the object."""
+
+    def recall(self, raw: bytes, *, operation: str, kind: str, namespace: str, world: Reader) -> Recalled | None:
+        """None where it has to be decided. Raises Unlisted as `decide` does."""
+        ...

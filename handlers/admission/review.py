@@ -100,13 +100,13 @@ class _Answer(msgspec.Struct):
 _encode = msgspec.json.Encoder().encode
 
 
-def answer(request: Request, decision: Decision, patch: list[Any]) -> bytes:
-    """The whole response. `patch` is the decision's, with real values."""
+def answer(request: Request, decision: Decision, patch: bytes = b"") -> bytes:
+    """The whole response. `patch` is the decision's as JSON, with real values; none when empty."""
     response = _Response(request.uid, decision.verdict != "refused", warnings=[one[:240] for one in decision.warnings])
     if decision.verdict == "refused":
         response.status = refusal(request, decision)
     elif patch:
-        response.patchType, response.patch = "JSONPatch", _encode(patch)
+        response.patchType, response.patch = "JSONPatch", patch
     return _encode(_Answer(_API["apiVersion"], _API["kind"], response))
 
 

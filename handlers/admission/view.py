@@ -11,8 +11,9 @@ probes, attributes of volumes. Names of flags and of variables stay. managedFiel
 Rules: design.md section 2, "Privacy".
 """
 
+import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -47,12 +48,17 @@ _USERINFO: Final = re.compile(r"(?<=://)[^/?#\s@\"']+(?=@)")
 #: characters that end it, so what a string holds is found here too.
 _USERINFO_BYTES: Final = re.compile(rb"://[^/?#\s@\"']+@")
 TOKEN_BYTES: Final = "⟦".encode()
+#: The volume that a Pod's account token is mounted from, and the token that stands for its name.
+ACCESS_TOKEN: Final = "⟦0⟧"
+_ACCESS: Final = re.compile(rb"kube-api-access-[a-z0-9]{5}(?![a-z0-9])")
+#: Tokens of a view, and those of the log (subscribers/kubernetes/narrow), in JSON.
+ANY_TOKEN: Final = re.compile("⟦(?:[0-9]+|[0-9a-f]{16})⟧".encode())
 _SPACE: Final = re.compile(r"\s")
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 #: Maps of volume sources whose values are free text.
 _ATTRIBUTES: Final = ("volumeAttributes", "options")
 #: Fields of containers in which no command and no header can be.
-_NO_HANDLERS: Final = frozenset(
+NO_HANDLERS: Final = frozenset(
     ("name", "image", "imagePullPolicy", "ports", "resources", "volumeMounts", "securityContext", "envFrom",
      "workingDir", "terminationMessagePath", "terminationMessagePolicy", "restartPolicy", "volumeDevices")
 )  # fmt: skip
@@ -77,22 +83,77 @@ class View:
         return part
 
 
+def filled(encoded: bytes, values: Mapping[str, str]) -> bytes:
+    """A patch as JSON with every token replaced by its value; a token without one stays. It is one pass: what a value
+    holds is never read as a token."""
+    return ANY_TOKEN.sub(lambda found: _inner(values.get(found[0].decode()), found[0]), encoded)
+
+
+def _inner(value: str | None, token: bytes) -> bytes:
+    """A value as it stands between the quotes of a JSON string."""
+    return token if value is None else msgspec.json.encode(value)[1:-1]
+
+
 def view(pod: Object, allow: Allow) -> View:
     """The view of a Pod, or of anything that has Pod-like metadata and spec. The object itself is not changed."""
-    maker = _Maker(allow, msgspec.json.encode(pod))
-    return View(maker.pod(pod), {token: value for value, token in maker.tokens.items()})
+    encoded = msgspec.json.encode(pod)
+    found = without_access(encoded)
+    if found.name:
+        pod = msgspec.json.decode(found.encoded)
+    maker = Maker(allow, encoded)
+    made = maker.pod(pod)
+    return View(made, found.real({token: value for value, token in maker.tokens.items()}))
 
 
-class _Maker:
-    """`encoded` are the bytes of the object: two looks at them say of most objects that their strings are plain, and
-    that most parts can be shown as they are."""
+def is_plain(encoded: bytes) -> bool:
+    """Whether no string in an object looks like a token or holds user information."""
+    looks_like_tokens = TOKEN_BYTES[:1] in encoded and TOKEN_BYTES in encoded  # one byte is found much faster
+    return not looks_like_tokens and _USERINFO_BYTES.search(encoded) is None
+
+
+class WithoutAccess(NamedTuple):
+    encoded: bytes
+    name: str  # what was replaced, "" for nothing
+
+    def real(self, values: dict[str, str]) -> dict[str, str]:
+        """Values by token, the name's own included; where it stood in one of them, it stands there again."""
+        if not self.name:
+            return values
+        found = {token: value.replace(ACCESS_TOKEN, self.name) for token, value in values.items()}
+        found[ACCESS_TOKEN] = self.name
+        return found
+
+
+def without_access(encoded: bytes) -> WithoutAccess:
+    """An object's JSON with the random name of its account's volume as a token: it tells one Pod from the next, and
+    nothing else. Left alone where it is not one name, and where not all strings are plain."""
+    names = set(_ACCESS.findall(encoded))
+    if len(names) != 1 or not is_plain(encoded):
+        return WithoutAccess(encoded, "")
+    (name,) = names
+    return WithoutAccess(encoded.replace(name, ACCESS_TOKEN.encode()), name.decode())
+
+
+@functools.lru_cache(16)
+def _words(allow: Allow) -> frozenset[str]:
+    return COMMON | allow.words
+
+
+@functools.lru_cache(4096)
+def is_flag(word: str) -> bool:
+    """Names of flags are nobody's secret, and the same in every launch."""
+    return bool(_LONG_FLAG.fullmatch(word) or _SHORT_FLAG.fullmatch(word))
+
+
+class Maker:
+    """`encoded` are the bytes of the object: a look at them says of most objects that their strings are plain, so that
+    most parts can be shown as they are."""
 
     def __init__(self, allow: Allow, encoded: bytes) -> None:
         self.allow = allow
-        self.clean = TOKEN_BYTES not in encoded and _USERINFO_BYTES.search(encoded) is None
-        self.attributed = any(b'"%b"' % name.encode() in encoded for name in _ATTRIBUTES)
-        self.words = COMMON | allow.words
+        self.words = _words(allow)
         self.tokens: dict[str, str] = {}
+        self.clean = is_plain(encoded)
 
     def token(self, value: str) -> str:
         return self.tokens.setdefault(value, f"⟦{len(self.tokens) + 1}⟧") if value else value
@@ -112,16 +173,19 @@ class _Maker:
         found = {key: self.plain(value) for key, value in metadata.items() if key != "managedFields"}
         given = metadata.get("annotations")
         if isinstance(given, dict):
-            found["annotations"] = {
-                name: self.readable(str(value)) if name in self.allow.annotations else self.token(str(value))
-                for name, value in given.items()
-            }
+            found["annotations"] = self.annotations({name: str(value) for name, value in given.items()})
         return found
+
+    def annotations(self, given: dict[str, str]) -> dict[str, str]:
+        return {
+            name: self.readable(value) if name in self.allow.annotations else self.token(value)
+            for name, value in given.items()
+        }
 
     def part(self, key: str, value: Any) -> Any:
         if key in _CONTAINERS and isinstance(value, list):
             return [self.container(one) if isinstance(one, dict) else self.plain(one) for one in value]
-        if key == "volumes" and (self.attributed or not self.clean):
+        if key == "volumes":
             return self.deep(value, lambda name, inner: self.attributes(inner) if name in _ATTRIBUTES else None)
         return self.plain(value)
 
@@ -132,7 +196,7 @@ class _Maker:
                 found[key] = [self.variable(one) if isinstance(one, dict) else self.plain(one) for one in value]
             elif key in ("args", "command") and isinstance(value, list):
                 found[key] = self.launch(value)
-            elif self.clean and key in _NO_HANDLERS:
+            elif self.clean and key in NO_HANDLERS:
                 found[key] = value
             else:
                 found[key] = self.deep(value, self.handler)
@@ -149,7 +213,7 @@ class _Maker:
     def variable(self, one: Object) -> Object:
         if self.clean and not one.get("value"):
             return one
-        found = {key: self.plain(value) for key, value in one.items()}
+        found = dict(one) if self.clean else {key: self.plain(value) for key, value in one.items()}
         if isinstance(value := one.get("value"), str):
             found["value"] = self.readable(value) if one.get("name") in self.allow.env else self.token(value)
         return found
@@ -191,12 +255,14 @@ class _Maker:
     def word(self, word: str, before: str) -> str:
         if not self.clean and _TOKEN.search(word):
             return self.token(word)
-        if word in self.words or _LONG_FLAG.fullmatch(word) or _SHORT_FLAG.fullmatch(word):
+        if word in self.words or (word[0] == "-" and "=" not in word and is_flag(word)):
             return word
         if before in self.allow.flags:
             return self.readable(word)
+        if word[0] != "-":
+            return self.token(word)
         flag, equals, value = word.partition("=")
-        if equals and (_LONG_FLAG.fullmatch(flag) or _SHORT_FLAG.fullmatch(flag)):
+        if equals and is_flag(flag):
             return f"{flag}={self.readable(value) if flag in self.allow.flags else self.token(value)}"
         return self.token(word)
 

@@ -6,17 +6,22 @@ Rules: seed 004, "Admission"; spec/inferencecache.md sections 6.2, 6.3, 6.5.
 """
 
 import copy
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 import msgspec
 
 from crds import cachebackend, core, schema
 from crds.cachebackend import CacheBackend
+from handlers.admission import cache
 from handlers.admission.decision import Decision, Question, Violation, allowed
+from handlers.admission.glance import Glancer
 from handlers.admission.view import Allow, View, view
 from handlers.cachebackend import default, inject, matrix, names, validate
 from handlers.outcome import Key, Object
+from handlers.system import Recalled
 from handlers.world.reader import Reader
+from handlers.world.state import Known
 
 #: What the decision reads of a Pod beside its structure.
 ALLOW: Final = Allow(
@@ -59,6 +64,8 @@ class Pods:
 
     def __init__(self, options: inject.Options) -> None:
         self.options = options
+        self._decisions = cache.Decisions()
+        self._glancer = Glancer(ALLOW)
 
     def see(self, document: Object) -> View:
         return view(document, ALLOW)
@@ -74,11 +81,36 @@ class Pods:
         found = world.select(cachebackend.CACHE_BACKENDS, question.namespace)
         view = question.view or {}
         labels = (view.get("metadata") or {}).get("labels") or {}
-        backend = inject.selected([_named(known.value, known.uid) for _, known in found if known.value], labels)
-        decision = inject.decide(view, [] if backend is None else [_shown(backend, world)], self.options)
-        if decision.check != inject.NO_MATCH:
-            return decision
-        return msgspec.structs.replace(decision, missed=(cachebackend.CACHE_BACKENDS,))
+        first = _first(found, labels)
+        if first is None:
+            decision = inject.decide(view, [], self.options)
+            missed = (cachebackend.CACHE_BACKENDS,) if decision.check == inject.NO_MATCH else ()
+            return msgspec.structs.replace(decision, missed=missed)
+        backend = _shown(_named(first.value, first.uid), world)
+        key = _facts(first, backend, cache.likeness(view))
+        return self._decisions.find(key) or self._decisions.keep(key, inject.decide(view, [backend], self.options))
+
+    def recall(self, raw: bytes, *, operation: str, kind: str, namespace: str, world: Reader) -> Recalled | None:
+        """As `decide`, for a Pod that is like one that was decided on."""
+        if operation != "CREATE" or kind != core.PODS:
+            return None
+        first, seen = None, self._glancer.look(raw)
+        if seen is not None:
+            first = _first(world.select(cachebackend.CACHE_BACKENDS, namespace), seen.labels)
+        if seen is None or first is None:
+            return None
+        known = self._decisions.find(_facts(first, _shown(_named(first.value, first.uid), world), seen.likeness))
+        return None if known is None else Recalled(known, seen)
+
+
+def _first(found: Sequence[tuple[Key, Known]], labels: dict[str, str]) -> Known | None:
+    """The backend that claims a Pod; `found` is sorted by name."""
+    return next((known for _, known in found if known.value and inject.claims(known.value, labels)), None)
+
+
+def _facts(known: Known, backend: CacheBackend, likeness: bytes) -> Hashable:
+    """All that a decision depends on: the backend as it is, its endpoint as it is shown, the Pod as it is seen."""
+    return known.uid, known.resource_version, known.sequence, backend.status.endpoint, likeness
 
 
 def _named(backend: CacheBackend, uid: str) -> CacheBackend:

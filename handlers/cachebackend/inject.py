@@ -38,9 +38,14 @@ def opts_out(value: str | None) -> bool:
 
 
 def selected(backends: Sequence[CacheBackend], labels: dict[str, str]) -> CacheBackend | None:
-    """The first by name whose labels the Pod all has. An empty selector claims nothing."""
-    claiming = [one for one in backends if (wanted := one.spec.labels) and wanted.items() <= labels.items()]
-    return min(claiming, key=lambda backend: backend.metadata.name, default=None)
+    """The first by name whose labels the Pod all has."""
+    return min((one for one in backends if claims(one, labels)), key=lambda one: one.metadata.name, default=None)
+
+
+def claims(backend: CacheBackend, labels: dict[str, str]) -> bool:
+    """Whether a Pod of these labels is meant. An empty selector claims nothing."""
+    wanted = backend.spec.labels
+    return bool(wanted) and wanted.items() <= labels.items()
 
 
 def decide(view: Object, backends: Sequence[CacheBackend], options: Options) -> Decision:

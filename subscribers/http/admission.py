@@ -21,7 +21,7 @@ import collections
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import structlog
@@ -29,10 +29,10 @@ import structlog
 from eventstore import envelope, events, subjects
 from handlers.admission import patches, review
 from handlers.admission.decision import Decision, Question
-from handlers.admission.view import TOKEN_BYTES, View
+from handlers.admission.view import TOKEN_BYTES, View, filled
 from handlers.effects.cluster import ClusterError
-from handlers.outcome import Key, Object
-from handlers.system import Admitter, place
+from handlers.outcome import Key
+from handlers.system import Admitter, Recalling, place
 from handlers.world.reader import Reader, Unlisted
 from handlers.world.state import Known, World
 from subscribers.http import recording
@@ -74,6 +74,26 @@ class Answered(NamedTuple):
     verdict: str
 
 
+class Template(NamedTuple):
+    """A decision's patch as JSON, and what must be done to it. It holds the decision, so that its id stays its own."""
+
+    decision: Decision
+    patch: bytes
+    tokens: bool
+    stored: frozenset[str]
+    replaces: bool
+    owned: str
+
+
+def template_of(decision: Decision) -> Template:
+    if not decision.patch:
+        return Template(decision, b"", False, frozenset(), False, "")
+    patch = msgspec.json.encode(decision.patch)
+    stored = frozenset(_STORED.findall(patch.decode()))
+    replaces = any(op["op"] == "replace" for op in decision.patch)
+    return Template(decision, patch, TOKEN_BYTES in patch, stored, replaces, recording.owned(decision))
+
+
 class Unsaid(Exception):
     """What a decision needs could not be read, or has changed meanwhile; one line says what."""
 
@@ -98,6 +118,7 @@ class Desk:
         self.decided: collections.Counter[tuple[str, str, str]] = collections.Counter()  # webhook, verdict, check
         self.unconcerned = self.malformed = self.repeated = self.lists = self.failed_lists = 0
         self._answers: collections.OrderedDict[tuple[str, str], asyncio.Future[bytes]] = collections.OrderedDict()
+        self._templates: dict[int, Template] = {}
         self._reads: dict[tuple[str, str], asyncio.Task[Mapping[Key, Known]]] = {}
 
     async def answer(self, path: str, body: bytes) -> bytes:
@@ -105,10 +126,13 @@ class Desk:
         admitter = self.admitters[path]
         try:
             request = review.read(body)
-            current, old = review.document(request.object), review.document(request.old_object)
+            return await self._once(admitter, path, request)
         except review.Malformed:
             self.malformed += 1
             raise
+
+    async def _once(self, admitter: Admitter, path: str, request: review.Request) -> bytes:
+        """A review that comes again gets the answer that it got, or that is being made."""
         given = self._answers.get((path, request.uid))
         if given is not None:
             self.repeated += 1
@@ -116,7 +140,7 @@ class Desk:
         promise = asyncio.get_running_loop().create_future()
         self._promise((path, request.uid), promise)
         try:
-            answered = await self._answered(admitter, request, current, old)
+            answered = await self._answered(admitter, request)
         except BaseException:
             del self._answers[path, request.uid]
             promise.cancel()
@@ -130,22 +154,44 @@ class Desk:
         while len(self._answers) > REMEMBERED and next(iter(self._answers.values())).done():
             self._answers.popitem(last=False)
 
-    async def _answered(
-        self, admitter: Admitter, request: review.Request, current: Object | None, old: Object | None
-    ) -> Answered:
+    async def _answered(self, admitter: Admitter, request: review.Request) -> Answered:
         try:
             async with asyncio.timeout(DEADLINE):
-                return await self._decide(admitter, request, current, old)
+                if request.namespace in self.excluded and admitter.fails_open:
+                    return self._pass(request, "excluded-namespace")
+                return await self._recalled(admitter, request) or await self._decide(admitter, request)
+        except review.Malformed:
+            raise
         except Exception as error:  # an engine must never wait for our defect
             if not isinstance(error, TimeoutError | Unsaid):
                 log.exception("admission-failed", webhook=admitter.name, review=request.uid)
-            return await self._failed(admitter, request, current, error)
+            return await self._failed(admitter, request, error)
 
-    async def _decide(
-        self, admitter: Admitter, request: review.Request, current: Object | None, old: Object | None
-    ) -> Answered:
-        if request.namespace in self.excluded and admitter.fails_open:
-            return self._pass(request, "excluded-namespace")
+    async def _recalled(self, admitter: Admitter, request: review.Request) -> Answered | None:
+        """An answer that was given to an equal question, None where there is none."""
+        world = self.world()
+        if not isinstance(admitter, Recalling) or self._is_stale(world):
+            return None
+        reader = Reader(world)
+        try:
+            known = admitter.recall(
+                bytes(request.object),
+                operation=request.operation,
+                kind=request.of,
+                namespace=request.namespace,
+                world=reader,
+            )
+            if known is None:
+                return None
+            patch = await self._filled(known.decision, known.seen.values, request)
+        except (Unlisted, Unsaid):
+            return None
+        body = review.answer(request, known.decision, patch)
+        asked = recording.asked(_question(request, None, None), msgspec.Raw(known.seen.view), known.seen.metadata)
+        return await self._told(admitter, asked, known.decision, Judged(None, reader), body, bool(request.dry_run))
+
+    async def _decide(self, admitter: Admitter, request: review.Request) -> Answered:
+        current, old = review.document(request.object), review.document(request.old_object)
         seen = admitter.see(current) if current is not None else None
         before = admitter.see(old) if old is not None else None
         question = _question(request, seen, before)
@@ -157,32 +203,35 @@ class Desk:
             if decision is None or (decision.missed and not decision.patch and decision.verdict != "refused"):
                 break
             try:
-                patch = await self._filled(decision, seen, question.namespace)
+                patch = await self._filled(decision, seen.values if seen is not None else {}, request)
             except Unsaid:
                 if again:
                     raise
                 judged = await self._read_first(admitter, question, None)
                 continue
-            body = review.answer(request, decision, patches.effective(patch, current))
-            return await self._told(admitter, question, decision, judged, body)
+            body = review.answer(request, decision, patch)
+            return await self._told(admitter, _asked(question), decision, judged, body, question.dry_run)
         return self._pass(request, "not-concerned")
 
     def _pass(self, request: review.Request, check: str) -> Answered:
         """Counted, and nothing else."""
         self.unconcerned += 1
-        return Answered(review.answer(request, Decision(verdict="allowed", check=check), []), check, "allowed")
+        return Answered(review.answer(request, Decision(verdict="allowed", check=check)), check, "allowed")
 
     # Deciding -----------------------------------------------------------------------------------------------------
 
     def _at_once(self, admitter: Admitter, question: Question) -> Judged | None:
         """From the world alone; None where the world cannot say."""
         world = self.world()
-        if self.clock() - world.contact_ns > FRESH_NS and admitter.kinds:
+        if admitter.kinds and self._is_stale(world):
             return None
         try:
             return _judge(admitter, question, Judged(None, Reader(world)))
         except Unlisted:
             return None
+
+    def _is_stale(self, world: World) -> bool:
+        return self.clock() - world.contact_ns > FRESH_NS
 
     async def _read_first(self, admitter: Admitter, question: Question, first: Judged | None) -> Judged:
         """With a live read. Where the world was fresh and only something was missing in it (`first`), a failed read
@@ -233,35 +282,48 @@ class Desk:
 
     # Answering ----------------------------------------------------------------------------------------------------
 
-    async def _filled(self, decision: Decision, seen: View | None, namespace: str) -> list[Any]:
-        """The patch with real values: those of the object, then those that the log knows as tokens only, which an
+    async def _filled(self, decision: Decision, values: Mapping[str, str], request: review.Request) -> bytes:
+        """The patch as JSON with real values: those of the object, and those that the log knows as tokens only: what an
         operator wrote into a custom resource. Raises Unsaid."""
-        patch: list[Any] = list(decision.patch)
-        if not patch or TOKEN_BYTES not in msgspec.json.encode(patch):
+        template = self._template(decision)
+        patch = template.patch
+        if template.tokens:
+            stored = await self._stored(request.namespace, template.stored) if template.stored else {}
+            patch = filled(patch, {**values, **stored})
+        if not template.replaces:
             return patch
-        wanted = frozenset(_STORED.findall(msgspec.json.encode(patch).decode()))
-        found: dict[str, str] = {}
-        if wanted:
-            try:
-                async with asyncio.timeout(READ):
-                    found = dict(await self.values(namespace, wanted))
-            except (ClusterError, TimeoutError) as error:
-                raise Unsaid(f"values of the custom resource cannot be read: {error or 'no answer in time'}") from error
+        operations = msgspec.json.decode(patch)
+        kept = patches.effective(operations, review.document(request.object))
+        return patch if len(kept) == len(operations) else msgspec.json.encode(kept) if kept else b""
+
+    def _template(self, decision: Decision) -> Template:
+        """Made once for a decision that is given again and again."""
+        known = self._templates.get(id(decision))
+        if known is None or known.decision is not decision:
+            if len(self._templates) >= REMEMBERED:
+                self._templates.clear()
+            known = self._templates[id(decision)] = template_of(decision)
+        return known
+
+    async def _stored(self, namespace: str, wanted: frozenset[str]) -> Mapping[str, str]:
+        try:
+            async with asyncio.timeout(READ):
+                found = await self.values(namespace, wanted)
+        except (ClusterError, TimeoutError) as error:
+            raise Unsaid(f"values of the custom resource cannot be read: {error or 'no answer in time'}") from error
         if missing := wanted - set(found):
             raise Unsaid(f"{len(missing)} values of the custom resource have changed since it was observed")
-        # One pass over both kinds of tokens: what a value holds is never read as a token again.
-        real = dict(seen.values) if seen is not None else {}
-        return View({}, real | found, _ANY).fill(patch)  # type: ignore[no-any-return]
+        return found
 
     async def _told(
-        self, admitter: Admitter, question: Question, decision: Decision, judged: Judged, body: bytes
+        self, admitter: Admitter, asked: recording.Asked, decision: Decision, judged: Judged, body: bytes, dry: bool
     ) -> Answered:
         """Recorded, unless it is a dry run."""
-        if not question.dry_run:
+        if not dry:
             who = self.identity
             data = recording.decided(
-                admitter.name, question, decision, judged.reader, judged.live, judged.whole, body,
-                logic=who.logic, settings=who.settings,
+                admitter.name, asked, decision, judged.reader, judged.live, judged.whole, body,
+                owned=self._template(decision).owned, logic=who.logic, settings=who.settings,
             )  # fmt: skip
             await self.recorder.put(self._event(data))
         return Answered(body, decision.check, decision.verdict)
@@ -276,22 +338,22 @@ class Desk:
             actor=f"webhook/{self.identity.instance}",
         )
 
-    async def _failed(
-        self, admitter: Admitter, request: review.Request, current: Object | None, error: Exception
-    ) -> Answered:
-        """The system's rule, recorded like any decision; what could not be seen is left out."""
+    async def _failed(self, admitter: Admitter, request: review.Request, error: Exception) -> Answered:
+        """The system's rule, recorded like any decision; an object that could not be seen is left out."""
         decision = _rule(admitter, error)
-        body = review.answer(request, decision, [])
+        body = review.answer(request, decision)
         try:
+            current = review.document(request.object)
             seen = admitter.see(current) if current is not None else None
-            judged = Judged(decision, Reader(self.world()))
-            return await self._told(admitter, _question(request, seen, None), decision, judged, body)
         except Exception:
-            log.exception("decision-not-recorded", webhook=admitter.name, review=request.uid)
-            return Answered(body, decision.check, decision.verdict)
+            seen = None
+        asked, judged = _asked(_question(request, seen, None)), Judged(decision, Reader(self.world()))
+        return await self._told(admitter, asked, decision, judged, body, bool(request.dry_run))
 
 
-_ANY: Final = re.compile(r"⟦(?:\d+|[0-9a-f]{16})⟧")
+def _asked(question: Question) -> recording.Asked:
+    view = question.view or {}
+    return recording.asked(question, view, view.get("metadata"))
 
 
 def _judge(admitter: Admitter, question: Question, judged: Judged) -> Judged:

@@ -14,7 +14,7 @@ Rules: design.md section 2 ("admission.decided"), section 5 ("NATS away").
 import asyncio
 import collections
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import structlog
@@ -113,16 +113,52 @@ def _release(enough: asyncio.Future[None]) -> None:
         enough.set_result(None)
 
 
+class Asked(NamedTuple):
+    """A question as the log tells it. `view` and `old` are JSON, or what becomes it."""
+
+    uid: str
+    operation: str
+    kind: str
+    namespace: str
+    name: str
+    generate_name: str
+    owner: str
+    view: Any
+    old: Any
+
+
+def asked(question: Question, view: Any, metadata: Any) -> Asked:
+    """`metadata` is that of the view, with raw fields or without."""
+    metadata = metadata if isinstance(metadata, dict) else {}
+    return Asked(
+        question.uid,
+        question.operation,
+        question.kind,
+        question.namespace,
+        question.name,
+        str(_plain(metadata.get("generateName", ""))),
+        _owner(_plain(metadata.get("ownerReferences"))),
+        view,
+        question.old or {},
+    )
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+
+
+def _owner(references: Any) -> str:
+    references = references if isinstance(references, list) else []
+    found = next((one for one in references if isinstance(one, dict) and one.get("controller")), None)
+    return f"{found.get('kind')}/{found.get('name')}/{found.get('uid')}" if found else ""
+
+
 def decided(
-    webhook: str, question: Question, decision: Decision, reader: Reader, live: Mapping[Key, Known],
-    whole: frozenset[tuple[str, str]], body: bytes, *, logic: str, settings: str,
+    webhook: str, question: Asked, decision: Decision, reader: Reader, live: Mapping[Key, Known],
+    whole: frozenset[tuple[str, str]], body: bytes, *, owned: str, logic: str, settings: str,
 ) -> events.AdmissionDecided:  # fmt: skip
     """Everything that the decision was computed from, and what came of it. `live` has `<kind>/<namespace>/*` for every
     list that was read, the empty ones too: what is not among its objects did not exist."""
-    metadata = (question.view or {}).get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    owners = metadata.get("ownerReferences") or ()
-    owner = next((one for one in owners if isinstance(one, dict) and one.get("controller")), None)
     return events.AdmissionDecided(
         review=question.uid,
         webhook=webhook,
@@ -130,22 +166,22 @@ def decided(
         kind=question.kind,
         namespace=question.namespace,
         name=question.name,
-        generate_name=str(metadata.get("generateName", "")),
-        owner=f"{owner.get('kind')}/{owner.get('name')}/{owner.get('uid')}" if owner else "",
+        generate_name=question.generate_name,
+        owner=question.owner,
         position=reader.position,
         logic=logic,
         settings=settings,
-        view=question.view or {},
-        old=question.old or {},
+        view=question.view,
+        old=question.old,
         reads=reader.reads,
-        live=_read(live, whole),
+        live=_read(live, whole) if whole else {},
         verdict=decision.verdict,
         check=decision.check,
         reason=decision.reason,
         warnings=list(decision.warnings),
         patch=list(decision.patch),
         digest=review.digest(body),
-        owned=owned(decision),
+        owned=owned,
     )
 
 
