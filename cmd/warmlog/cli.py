@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "demo": "the main job once, from engines' events to a routed prompt, checked and explained",
     "events": "read the control log",
     "replay": "the world as it was at a position or time",
+    "explain": "why a Pod was wired or not, why a status is as it is: the events behind it",
     "inject": "what a Pod would become at admission, without a cluster",
     "validate": "whether manifests would be admitted, without a cluster",
     "crds": "the CRDs, as YAML for kubectl",

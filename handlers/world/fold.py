@@ -204,7 +204,7 @@ def _applied(world: World, stored: store.Stored, effect: events.EffectApplied) -
     key = Key(effect.kind, effect.namespace, effect.name)
     if effect.verb == "event":
         return functools.partial(pruning.remember_told, world, effect.key, effect.name, stored.sequence)
-    if effect.verb == "delete" or pruning.is_late(world, key, effect.verb):
+    if pruning.is_late(world, key, effect.verb):
         return functools.partial(pruning.forget_write, world, key, effect.uid)
     status = effect.body.get("status", {}) if effect.verb == "status" else None
     old = world.applied.get(key)

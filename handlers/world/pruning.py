@@ -5,7 +5,7 @@ event, and a keyframe holds no more than a fold from the beginning would.
 
     objects       when they are gone
     our writes    with their object; a write that was recorded after its object went is not kept at all; of a creation
-                  that no list showed, at the next list; deletions leave nothing
+                  that no list showed, at the next list
     Events told   with the reconciled object; the newest 256 of one object
     replicas      when they are gone, or were not heard of for 7 days
     skipped       the newest 1,000 (state.KEPT_SKIPPED)
@@ -25,7 +25,7 @@ SILENT_NS: Final = 7 * 24 * 3600 * 1_000_000_000
 
 def is_late(world: World, key: Key, verb: str) -> bool:
     """A write to an object that is gone already. What we create is written before it is seen, so it is never late."""
-    return key.kind in kinds.KINDS and verb in ("status", "patch") and world.find(key) is None
+    return verb in ("status", "patch", "delete") and world.find(key) is None
 
 
 def forget_write(world: World, key: Key, uid: str) -> None:
@@ -37,7 +37,7 @@ def forget_write(world: World, key: Key, uid: str) -> None:
 
 def remember_told(world: World, reconciled: str, event: str, sequence: int) -> None:
     parts = reconciled.split("/", 2)
-    if len(parts) == 3 and parts[0] in kinds.KINDS and world.find(Key(*parts)) is None:
+    if len(parts) == 3 and parts[0] in kinds.KINDS and world.find(Key(*parts)) is None:  # what is no object stays
         return
     told = world.told.setdefault(reconciled, {})
     told[event] = sequence

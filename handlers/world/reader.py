@@ -38,14 +38,12 @@ class Reader:
     ) -> None:
         self._world, self._live, self._whole = world, dict(live or {}), whole
         self.reads: dict[str, int] = {}
+        #: Where the world was when this reading began. Who answers later must not say where it has come to since.
+        self.position = f"{world.incarnation}:{world.sequence}"
 
     @property
     def now_ns(self) -> int:
         return self._world.now_ns
-
-    @property
-    def position(self) -> str:
-        return f"{self._world.incarnation}:{self._world.sequence}"
 
     def get(self, kind: str, namespace: str, name: str) -> Known | None:
         """Raises Unlisted where absence would mean nothing."""

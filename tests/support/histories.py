@@ -11,7 +11,10 @@ from handlers.outcome import Key
 
 SECOND = 1_000_000_000
 START = 1_796_024_000 * SECOND
-KINDS = (cachebackend.CACHE_BACKENDS, core.PODS, core.DEPLOYMENTS, inferencecache.CACHE_POLICIES, "unknown.example")
+KINDS = (
+    cachebackend.CACHE_BACKENDS, core.PODS, core.DEPLOYMENTS, core.CONFIG_MAPS, inferencecache.CACHE_POLICIES,
+    "unknown.example",
+)  # fmt: skip
 Said = tuple[str, events.Event]
 
 words = st.text(max_size=12)
@@ -61,6 +64,8 @@ def seen(draw: st.DrawFn) -> Said:
         "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid, "labels": draw(labels)},
         "spec": draw(specs.get(key.kind, st.just({}))),
     }
+    if key.kind == core.CONFIG_MAPS:
+        document["data"] = draw(st.just({"kernelcache": "{}"}) | st.just({"kernelcache": "{"}) | st.just(5))
     if key.kind == cachebackend.CACHE_BACKENDS and draw(st.booleans()):
         document["status"] = draw(statuses)
     data = events.ObjectSeen(uid=uid, resource_version=draw(versions), shape=1, object=document)

@@ -1,6 +1,7 @@
 """The world as bytes: equal worlds are equal bytes, and what is read back folds on as if it had never been written."""
 
 import copy
+import dataclasses
 
 import pytest
 from hypothesis import given
@@ -77,6 +78,13 @@ def test_pieces_are_small_whole_characters_and_the_same_text() -> None:
     assert "".join(pieces).encode() == b"".join(lines)
     assert list(keyframe.cut([b"1\n", b"2\n"])) == ["1\n2\n"]
     assert list(keyframe.cut([])) == []
+
+
+def test_every_part_of_the_world_is_in_a_keyframe() -> None:
+    """A new part needs a table of its own, and FOLD a new number."""
+    tables = {"applied", "listed", "objects", "replicas", "settings", "skipped", "told"}
+    parts = {field.name for field in dataclasses.fields(World)}
+    assert parts - tables - set(keyframe._PLAIN) == {"incarnation"}
 
 
 WRONG = {

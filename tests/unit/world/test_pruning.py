@@ -48,10 +48,14 @@ def test_what_we_created_is_kept_until_a_list_does_not_show_it() -> None:
     assert told.world.applied == {}
 
 
-def test_a_deletion_leaves_nothing() -> None:
-    told = Teller(core.DEPLOYMENTS)
-    effect(told, "apply", DEPLOYMENT)
-    effect(told, "delete", DEPLOYMENT)
+def test_a_deletion_is_remembered_until_the_object_is_seen_to_go() -> None:
+    told = Teller(core.PODS)
+    pod(told)
+    effect(told, "delete", POD)
+    assert told.world.applied[POD].verb == "delete"
+    told.gone(core.PODS, "n", "p")
+    assert told.world.applied == {}
+    effect(told, "delete", POD)  # recorded after that
     assert told.world.applied == {}
 
 
