@@ -106,16 +106,14 @@ def _environment_source(container: Object) -> Iterator[str]:
 def _device(container: Object, protocol: str) -> Iterator[str]:
     if protocol not in ("rdma", "efa"):
         return
-    resources = container.get("resources") or {}
-    asked = [name for part in ("limits", "requests") for name in resources.get(part) or {}]
-    if not any(word in name for name in asked for word in ("rdma", "efa", "hca")):
+    asked = [*_amounts(container, "limits"), *_amounts(container, "requests")]
+    if not any(word in str(name) for name in asked for word in ("rdma", "efa", "hca")):
         yield f"the pool's transport is {protocol}; the injection grants no device: request its plugin's resource"
 
 
 def _memory(engine: Engine, container: Object) -> Iterator[str]:
     """Staging is charged to the container and placed by its request: both have to hold it."""
-    resources = container.get("resources") or {}
-    limit, request = (_quantity((resources.get(part) or {}).get("memory")) for part in ("limits", "requests"))
+    limit, request = (_quantity(_amounts(container, part).get("memory")) for part in ("limits", "requests"))
     staging = Fraction(engine.staging_mib * MIB)
     if request is None:
         request = limit  # as the API server fills it in
@@ -128,6 +126,12 @@ def _memory(engine: Engine, container: Object) -> Iterator[str]:
     said = [_said(name, value, staging) for name, value in (("requests", request), ("limits", limit))]
     tier = ", and its host tier is pinned beside that" if not engine.file else ""
     yield f"the store takes {engine.staging_mib} MiB of host memory{tier}: {'; '.join(said)}"
+
+
+def _amounts(container: Object, part: str) -> Object:
+    resources = container.get("resources")
+    found = resources.get(part) if isinstance(resources, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _said(name: str, value: Fraction | None, staging: Fraction) -> str:

@@ -57,7 +57,7 @@ def _container(given: Any, shown: Any, hide: Hide) -> Any:
     words, seen = [*command, *args], [*(shown.get("command") or ()), *(shown.get("args") or ())]
     if not all(isinstance(word, str) for word in words):
         return shown
-    masked = launch.masked(words, hide)
+    masked = launch.masked(words, hide) if command else []  # without a command the program is the image's
     seen = [*masked, *(_flagged(word, one, hide) for word, one in list(zip(words, seen, strict=True))[len(masked) :])]
     parts = {"command": seen[: len(command)], "args": seen[len(command) :]}
     return {**shown, **{field: part for field, part in parts.items() if given.get(field) is not None}}
