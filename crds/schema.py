@@ -79,7 +79,8 @@ def unwrap(hint: Any) -> tuple[Any, Is]:
     said = PLAIN
     if typing.get_origin(hint) is typing.Annotated:
         hint, *extras = typing.get_args(hint)
-        said = next((one for one in map(_is, extras) if one is not None), PLAIN)
+        own = [one for one in extras if isinstance(one, Is)]
+        said = next((one for one in (*own, *map(_is, extras)) if one is not None), PLAIN)
     if typing.get_origin(hint) is typing.Literal:
         return str, msgspec.structs.replace(said, enum=typing.get_args(hint))
     if typing.get_origin(hint) in (typing.Union, types.UnionType):

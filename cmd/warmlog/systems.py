@@ -8,9 +8,12 @@ from typing import Any, Final, NamedTuple
 
 from crds import core, kvcache
 from crds.cachebackend import CACHE_BACKENDS
+from crds.inferencecache import CACHE_POLICIES as POLICIES
+from crds.inferencecache import CACHE_TENANTS as TENANTS
 from handlers.cachebackend import admit
 from handlers.cachebackend.inject import Options
 from handlers.cachebackend.system import CacheBackends
+from handlers.cachepolicy import admit as policing
 from handlers.kernelcache import admit as kernelcache
 from handlers.kernelcache import inject as caching
 from handlers.kernelcache import names
@@ -69,6 +72,8 @@ class Hook(NamedTuple):
     mutating: bool
 
 
+_MUTATE: Final = "/mutate-inferencecache-io-v1alpha1"
+_VALIDATE: Final = "/validate-inferencecache-io-v1alpha1"
 _POOLS: Final = "/validate-worker-gpustack-ai-v1"
 
 
@@ -87,13 +92,17 @@ def hooks(
         Hook("/mutate-gpustack-worker-kvcache-core-v1-pod", joining.Injection(pools), core.PODS, ("CREATE",), True),
         Hook("/mutate--v1-pod", admit.Pods(options), core.PODS, ("CREATE",), True),
         Hook("/mutate-kernelcache-pods", kernelcache.Pods(caches), core.PODS, ("CREATE",), True),
-        Hook("/mutate-inferencecache-io-v1alpha1-cachebackend", admit.Defaults(), CACHE_BACKENDS, written, True),
+        Hook(f"{_MUTATE}-cachebackend", admit.Defaults(), CACHE_BACKENDS, written, True),
+        Hook(f"{_MUTATE}-cachepolicy", policing.Defaults("mcachepolicy.inferencecache.io"), POLICIES, written, True),
+        Hook(f"{_MUTATE}-cachetenant", policing.Defaults("mcachetenant.inferencecache.io"), TENANTS, written, True),
         Hook("/validate-gpustack-worker-kvcache-core-v1-pod", joining.Freeze(), core.PODS, ("UPDATE",), False),
         Hook(f"{_POOLS}-kvcachebackend", joining.Backends(pools), kvcache.BACKENDS, written, False),
         Hook(f"{_POOLS}-kvcachepool", joining.Pools(pools), kvcache.POOLS, written, False),
         Hook(f"{_POOLS}-kvcachepoolbinding", joining.Bindings(pools), kvcache.BINDINGS, written, False),
         Hook(f"{_POOLS}-modeldeployment", joining.Deployments(pools), kvcache.DEPLOYMENTS, written, False),
-        Hook("/validate-inferencecache-io-v1alpha1-cachebackend", admit.Validation(), CACHE_BACKENDS, written, False),
+        Hook(f"{_VALIDATE}-cachebackend", admit.Validation(), CACHE_BACKENDS, written, False),
+        Hook(f"{_VALIDATE}-cachepolicy", policing.Policies(), POLICIES, written, False),
+        Hook(f"{_VALIDATE}-cachetenant", policing.Tenants(), TENANTS, written, False),
     ]
 
 

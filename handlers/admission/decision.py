@@ -50,6 +50,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     patch: tuple[dict[str, Any], ...] = ()
     violations: tuple[Violation, ...] = ()
     missed: tuple[str, ...] = ()
+    ours: bool = True  # False where nothing of ours is concerned after all: counted, and told nowhere
 
 
 def allowed(check: str, *, reason: str = "", warnings: tuple[str, ...] = ()) -> Decision:

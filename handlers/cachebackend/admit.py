@@ -84,8 +84,10 @@ class Pods:
         first = _first(found, labels)
         if first is None:
             decision = inject.decide(view, [], self.options)
-            missed = (cachebackend.CACHE_BACKENDS,) if decision.check == inject.NO_MATCH else ()
-            return msgspec.structs.replace(decision, missed=missed)
+            if decision.check != inject.NO_MATCH:
+                return decision
+            missed = (cachebackend.CACHE_BACKENDS,)
+            return msgspec.structs.replace(decision, missed=missed, ours=bool(decision.patch))
         backend = _shown(_named(first.value, first.uid), world)
         key = _facts(first, backend, cache.likeness(view))
         return self._decisions.find(key) or self._decisions.keep(key, inject.decide(view, [backend], self.options))

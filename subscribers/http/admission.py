@@ -200,7 +200,7 @@ class Desk:
             judged = await self._read_first(admitter, question, judged)
         for again in (False, True):
             decision = judged.decision
-            if decision is None or (decision.missed and not decision.patch and decision.verdict != "refused"):
+            if decision is None or not decision.ours:
                 break
             try:
                 patch = await self._filled(decision, seen.values if seen is not None else {}, request)

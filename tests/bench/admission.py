@@ -5,8 +5,9 @@
             real nats-server before they are answered
     peer    aiohttp on the same loop and TLS settings: `await request.json()`, `web.json_response(review)`
 
-Each is a process of its own under uvloop; one client, the same connections and bytes, Pods of one Deployment. Rounds alternate; the ratio is the median over neighbours in time. Then ours at half of its peak, open loop: the
-p99 counts from when a request was due, so that a stall is not hidden.
+Each is a process of its own under uvloop; one client, the same connections and bytes, Pods of one Deployment. Rounds
+alternate; the ratio is the median over neighbours in time. Then ours at half of its peak, open loop: the p99 counts
+from when a request was due, so that a stall is not hidden.
 """
 
 import asyncio

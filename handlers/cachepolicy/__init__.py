@@ -1,0 +1,5 @@
+"""CachePolicy and CacheTenant: how the index answers for a namespace, and how much one tenant may keep in it.
+
+validate   what they may say beyond their schemas     admit    their four webhooks
+quota      a tenant's conditions, from what it holds
+"""
