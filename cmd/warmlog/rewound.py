@@ -26,8 +26,8 @@ class Logs(NamedTuple):
 
 
 class Rewound(NamedTuple):
-    """`since` is the first event that was not folded from the log but lies in a keyframe, plus one; 1 is the log's own
-    beginning. `whole` is False where what came before it is not known."""
+    """`since` is the first event that was folded from the log; what came before it was in a keyframe, or is not known:
+    then `whole` is False."""
 
     world: World
     since: int
@@ -49,6 +49,8 @@ async def world_at(found: Logs, at: when.When | None) -> Rewound:
     """Folded up to `at` (None: the end). Raises ReplayError."""
     await past.same_incarnation(found.control, at)
     extent = await found.control.extent()
+    if isinstance(at, when.Sequence) and at.number == 0:
+        return Rewound(World(incarnation=extent.incarnation), 1, True)  # what a webhook knows before it has read
     until: replay.Until = extent.last if at is None else past.until(at)
     sequence = until if isinstance(until, int) else None
     time_ns = None if isinstance(until, int) else replay.nanoseconds(until)
