@@ -75,11 +75,12 @@ class Cluster:
     async def engines(self) -> None:
         self.story.step("The engines start; here each Pod is played by a process, a subscriber speaks for it")
         await self.story.start_engines()
-        await self.story.first_prompts()
         loop = asyncio.get_running_loop()
         started = loop.time()
+        await self.story.first_prompts()
         ready = await self._condition("True", "KVEventsObserved")
-        self.story.say(f"the first prompts are served; {loop.time() - started:.1f} s later Ready is {ready['status']}")
+        took = loop.time() - started
+        self.story.say(f"{took:.1f} s after the first prompt Ready is {ready['status']}: {ready['reason']}")
         await self._show()
 
     async def outage(self, count: int) -> Before:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import natsserver
+from tests.support import kubectl, natsserver
 
 POLICY = """
 apiVersion: inferencecache.io/v1alpha1
@@ -32,10 +32,10 @@ PROMPT = ["--tenant-id=team-a", "--model-id=demo-model", "--token-ids=1..320"]
 
 
 class Dev:
-    def __init__(self, directory: Path, policies: Path) -> None:
+    def __init__(self, directory: Path, policies: Path, *words: str) -> None:
         self.directory, self.policies = directory, policies
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "warmlog", "dev", f"--dir={directory}", f"--policies={policies}"],
+            [sys.executable, "-m", "warmlog", "dev", f"--dir={directory}", f"--policies={policies}", *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -71,7 +71,7 @@ def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
     natsserver.require()
     policies = tmp_path_factory.mktemp("policies")
     (policies / "team-a.yaml").write_text(POLICY)
-    running = Dev(tmp_path_factory.mktemp("dev"), policies)
+    running = Dev(tmp_path_factory.mktemp("dev"), policies, "--kubernetes=devkube")
     try:
         running.wait()
         engine = next(line.split()[1] for line in running.said.splitlines() if line.startswith("engine-a"))
@@ -120,7 +120,8 @@ def test_a_no_hint_says_which_cause_it_was(dev: Dev) -> None:
 
 
 def test_policies_from_the_directory_are_in_the_log_and_in_force(dev: Dev) -> None:
-    kinds = [json.loads(line)["event"]["type"] for line in dev.tool("events", "-o", "json").splitlines()]
+    told = [json.loads(line)["event"] for line in dev.tool("events", "-o", "json").splitlines()]
+    kinds = [one["type"] for one in told if "cachepolic" in one["subject"] or "cachetenant" in one["subject"]]
     assert kinds.count("io.warmlog.object.seen.v1") == 2
     assert kinds.count("io.warmlog.kind.listed.v1") == 2
     world = json.loads(dev.tool("replay", "--about", "cachepolicy/team-a/eager", "-o", "json"))
@@ -144,7 +145,7 @@ def test_events_are_filtered_by_what_they_are_about(dev: Dev) -> None:
     lines = dev.tool("events", "--about=replica/team-a/engine-a", "-o", "json").splitlines()
     assert lines
     assert {json.loads(line)["event"]["data"]["replica"] for line in lines} == {"engine-a"}
-    assert dev.tool("events", "--since=-1h", "--type=settings.seen").count("settings.seen") == 1
+    assert dev.tool("events", "--since=-1h", "--type=settings.seen").count("settings.seen") == 3, "one of each role"
 
 
 @pytest.mark.parametrize(
@@ -187,14 +188,18 @@ def test_metrics_ready_and_snapshot_answer(dev: Dev) -> None:
         assert {row["replicaId"] for row in json.load(answer)["replicas"]} == {"engine-a", "engine-b", "engine-c"}
 
 
-def test_ctrl_c_stops_everything_by_pid_and_leaves_no_note(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kubernetes", "count"),
+    [("none", 8), ("devkube", 11)],  # nats-server, server, three engines, three subscribers; devkube and both roles
+)
+def test_ctrl_c_stops_everything_by_pid_and_leaves_no_note(tmp_path: Path, kubernetes: str, count: int) -> None:
     natsserver.require()
     (tmp_path / "policies").mkdir()
-    running = Dev(tmp_path / "state", tmp_path / "policies")
+    running = Dev(tmp_path / "state", tmp_path / "policies", f"--kubernetes={kubernetes}")
     running.wait()
     children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(running.process.pid)], capture_output=True, text=True)
     pids = [int(pid) for pid in children.stdout.split()]
-    assert len(pids) == 8, "nats-server, three engines, three subscribers, a server"
+    assert len(pids) == count, running.said
     running.process.send_signal(signal.SIGINT)
     assert running.process.wait(20) == 0
     assert running.process.stdout is not None
@@ -203,6 +208,63 @@ def test_ctrl_c_stops_everything_by_pid_and_leaves_no_note(tmp_path: Path) -> No
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def get(dev: Dev, *words: str) -> Any:
+    """What real kubectl reads of dev's Kubernetes."""
+    kubectl.require(kubectl.WHEEL)
+    command = [Path(sys.executable).parent / "kubectl", "--kubeconfig", dev.note["kubeconfig"], "get", *words]
+    return json.loads(subprocess.run([*command, "-o", "json"], capture_output=True, check=True, timeout=30).stdout)
+
+
+def test_the_engines_pods_are_wired_and_what_engines_publish_is_in_the_backends_status(dev: Dev) -> None:
+    pods = {one["metadata"]["name"]: one for one in get(dev, "pods", "--namespace=team-a")["items"]}
+    assert set(pods) == {"engine-a", "engine-b", "engine-c"}
+    assert pods["engine-a"]["metadata"]["annotations"]["inferencecache.io/injected-by"] == "team-a/chat"
+    assert "inferencecache.io/injected-by" not in pods["engine-c"]["metadata"].get("annotations", {})
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        status = get(dev, "cb", "chat", "--namespace=team-a").get("status", {})
+        if status.get("indexParticipation", {}).get("prefixCount"):
+            break
+        time.sleep(0.2)
+    ready = next(one for one in status["conditions"] if one["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("True", "KVEventsObserved")
+    assert status["indexParticipation"]["prefixCount"] == 20, "320 tokens in blocks of 16"
+    assert status["matchedEnginePods"] == 2
+
+
+def test_its_kubernetes_remembers_the_last_time(tmp_path: Path) -> None:
+    natsserver.require()
+    (tmp_path / "policies").mkdir()
+    uids = []
+    for _ in range(2):
+        running = Dev(tmp_path / "state", tmp_path / "policies", "--kubernetes=devkube")
+        try:
+            running.wait()
+            uids.append(get(running, "pod", "engine-a", "--namespace=team-a")["metadata"]["uid"])
+        finally:
+            running.process.send_signal(signal.SIGINT)
+            assert running.process.wait(20) == 0
+            assert running.process.stdout is not None
+            running.process.stdout.close()
+    assert uids[0] == uids[1]
+
+
+def test_a_kubernetes_that_cannot_start_is_one_line(tmp_path: Path) -> None:
+    natsserver.require()
+    environment = {name: value for name, value in os.environ.items() if name != "KUBEBUILDER_ASSETS"}
+    done = subprocess.run(
+        [sys.executable, "-m", "warmlog", "dev", f"--dir={tmp_path}", "--kubernetes=assets"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env=environment,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "warmlog dev: KUBEBUILDER_ASSETS must name a folder with kube-apiserver and etcd"
+    ]
 
 
 def documented() -> list[str]:
@@ -247,7 +309,8 @@ def test_every_documented_line_of_a_tool_runs_as_it_is_printed(dev: Dev, tmp_pat
 
 def test_the_lines_that_dev_suggests_work(dev: Dev) -> None:
     suggested = dev.said.partition("Try:")[2].partition("Ctrl-C")[0].strip().splitlines()
-    assert len(suggested) == 4
+    assert len(suggested) == 5
+    assert subprocess.run(shlex.split(suggested[3]), capture_output=True, timeout=30).returncode == 0
     for line in suggested[1:3]:
         words = shlex.split(line)
         assert f"--dir {dev.directory}" in line
@@ -255,7 +318,7 @@ def test_the_lines_that_dev_suggests_work(dev: Dev) -> None:
 
 
 def test_an_age_needs_no_equals_sign(dev: Dev) -> None:
-    assert dev.tool("events", "--since", "-10m", "--type", "settings.seen").count("settings.seen") == 1
+    assert dev.tool("events", "--since", "-10m", "--type", "settings.seen").count("settings.seen") == 3
 
 
 def test_a_wrong_word_is_one_line(dev: Dev) -> None:
