@@ -26,10 +26,6 @@ BLOCKING: Final = frozenset(
 )
 
 
-class Ordered(dict[str, Any]):
-    """An object whose fields are shown in this order, as a Go struct's are."""
-
-
 def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
@@ -50,8 +46,7 @@ def shown(value: Any) -> str:
         return number(value)
     if isinstance(value, str):
         return quoted(value)
-    listed = value[0] if isinstance(value, list) and value else value
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=not isinstance(listed, Ordered))
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     for char in "<>&":  # as Go's encoder does
         text = text.replace(char, f"\\u{ord(char):04x}")
     return text

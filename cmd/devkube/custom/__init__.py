@@ -3,8 +3,7 @@
 definition, versions, schemas, shape   is this CRD one that a real server would accept
 registry, rules, cells                 its resources come and go; the `Rules` of one version; printer columns
 structural                             prune, default, read metadata
-validation, formats, times, lists      values against the schema, in upstream's words; sets and maps
+validation, formats, lists             values against the schema, in upstream's words; sets and maps
 cel, celenv, celtypes, views           rules: checked with the schema's types, evaluated on plain values
-library, functions, quantity           Kubernetes' own CEL functions
-fieldpath, causes                      paths that must exist; how violations are worded
+library, fieldpath                     Kubernetes' own CEL functions; paths that must exist
 """

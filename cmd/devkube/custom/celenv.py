@@ -17,14 +17,13 @@ from devkube.custom.views import Type
 # oldSelf as an optional: the library has no way to pass one in, so it is made of a list with one element or none. The
 # rule stands on lines of its own, so that a comment at its end does no harm and positions need one line less.
 _OPTIONAL_OLD: Final = "[__old[?0]].map(oldSelf, (\n{}\n))[0]"
-_HINTS: Final = {
-    "format": "format.named",
-    "authorizer": "the authorizer",
-    "sortBy": "sortBy",
-    "transformList": "comprehensions with two variables",
-    "transformMap": "comprehensions with two variables",
-    "transformMapEntry": "comprehensions with two variables",
-}
+# What Kubernetes has and devkube has not, by the name that the compiler does not find.
+_MISSING: Final = frozenset(
+    (
+        *("authorizer", "format", "sortBy", "transformList", "transformMap", "transformMapEntry", "url", "isURL", "ip"),
+        *("isIP", "cidr", "isCIDR", "semver", "isSemver", "distinct", "flatten", "slice", "sort", "lists"),
+    )
+)
 # String literals and comments, longest quotes first: what they say is no code.
 _NO_CODE = re.compile(
     r'''r?b?(?:"""(?s:.*?)"""|'{3}(?s:.*?)'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|//[^\n]*''', re.IGNORECASE
@@ -206,29 +205,10 @@ def _told(problem: str, text: str, lines: int) -> str:
     told = re.sub(r"( undefined field '\w+') not found in struct '[\w.]+'", r"\1", told)
     if lines:
         told = re.sub(r"<input>:(\d+):", lambda match: f"<input>:{int(match[1]) - lines}:", told)
-    told = _MEMBER.sub(lambda match: _as_member(match, text), told)
-    missing = {what for name, what in _HINTS.items() if f"undeclared reference to '{name}'" in told}
+    missing = {name for name in re.findall(r"undeclared reference to '(\w+)'", told) if name in _MISSING}
     if _TWO_VARIABLES.search(text):
         missing.add("comprehensions with two variables")
     return told + "".join(f" (devkube does not have {what})" for what in sorted(missing))
-
-
-_MEMBER: Final = re.compile(r"<input>:(\d+):(\d+): found no matching overload for '(\w+)' applied to '\((.*)\)'")
-
-
-def _as_member(match: re.Match[str], text: str) -> str:
-    """A call of a member as cel-go prints it: `target.(arguments)`."""
-    lines, row, column = text.splitlines(), int(match[1]) - 1, int(match[2]) - 1
-    if row >= len(lines) or not lines[row][:column].rstrip().endswith(f".{match[3]}"):
-        return match[0]
-    depth, end = 0, len(match[4])
-    for at, char in enumerate(match[4]):
-        depth += (char == "(") - (char == ")")
-        if char == "," and depth == 0:
-            end = at
-            break
-    target, rest = match[4][:end], match[4][end + 2 :]
-    return match[0].replace(f"'({match[4]})'", f"'{target}.({rest})'")
 
 
 @lru_cache(4096)

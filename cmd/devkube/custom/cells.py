@@ -1,34 +1,24 @@
-"""Printer columns of custom resources: JSONPath as client-go reads it, and what a cell of each type holds.
+"""Printer columns of custom resources: JSONPath as CRDs write it, and what a cell of each type holds.
 
-Of the language: names, indexes, slices, wildcards, recursive descent and filters with one comparison. Missing keys are
-no error; only the first result counts, as upstream.
+Of the language: names, indexes, wildcards and filters that compare for equality. Missing keys are no error; only the
+first result counts, as upstream.
 """
 
 import json
-import operator
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from devkube.builtin.podcells import human
-from devkube.custom import times
+from devkube.custom import formats
 from devkube.kinds import Column
 
 Step = Callable[[Any], Iterable[Any]]
 _STEP = re.compile(
-    r"""(?P<deep>\.\.)?(?:\.?(?P<name>(?:\\.|[^.\[\]\\*])+)|\.?(?P<any>\*)|\[(?P<all>\*)\]|\[(?P<index>-?\d+)\]
-    |\[(?P<slice>-?\d*:-?\d*)\]|\[(?P<quoted>'[^']*'|"[^"]*")\]|\[\?\(\s*(?P<filter>@.*?)\s*\)\])""",
+    r"""\.?(?P<name>(?:\\.|[^.\[\]\\*])+)|\.?(?P<any>\*)|\[(?P<all>\*)\]|\[(?P<index>-?\d+)\]
+    |\[(?P<quoted>'[^']*'|"[^"]*")\]|\[\?\(\s*@\.?(?P<left>[^=!<>()\[\]]+?)\s*==\s*(?P<right>[^()]+?)\s*\)\]""",
     re.X,
 )
-_FILTER = re.compile(r"@(?P<left>[^=!<>]*?)\s*(?:(?P<op>==|!=|<=|>=|<|>)\s*(?P<right>.+))?")
-_OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 AGE: Final = Column(
     "Age",
     "date",
@@ -41,11 +31,9 @@ def parse(path: str) -> Callable[[Any], list[Any]]:
     """A function from an object to what the path finds. ValueError when it is no path."""
     steps: list[Step] = []
     end = 0
-    while end < len(path):
+    while end < len(path) and path[end:] != ".":
         match = _STEP.match(path, end)
-        if match is None or match.end() == end:
-            if path[end:] == ".":
-                break
+        if match is None:
             raise ValueError(f"unrecognized column definition {json.dumps(path)}")
         steps.append(_step(match))
         end = match.end()
@@ -60,24 +48,16 @@ def parse(path: str) -> Callable[[Any], list[Any]]:
 
 
 def _step(match: re.Match[str]) -> Step:
-    step = _simple(match)
-    if match["deep"]:
-        return lambda value: (one for below in _all_below(value) for one in step(below))
-    return step
-
-
-def _simple(match: re.Match[str]) -> Step:
+    if match["left"] is not None:
+        left, literal = parse(match["left"]), match["right"]
+        wanted = literal[1:-1] if literal[:1] in "'\"" else json.loads(literal)
+        return lambda value: [one for one in _below(value) if left(one)[:1] == [wanted]]
     if match["name"] is not None or match["quoted"] is not None:
         name = re.sub(r"\\(.)", r"\1", match["name"]) if match["name"] is not None else match["quoted"][1:-1]
         return lambda value: [value[name]] if isinstance(value, dict) and name in value else []
     if match["index"] is not None:
         index = int(match["index"])
         return lambda value: value[index:][:1] if isinstance(value, list) and -len(value) <= index else []
-    if match["slice"] is not None:
-        part = slice(*(int(one) if one else None for one in match["slice"].split(":")))
-        return lambda value: value[part] if isinstance(value, list) else []
-    if match["filter"] is not None:
-        return _filter(match["filter"])
     return _below
 
 
@@ -85,33 +65,6 @@ def _below(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else []
-
-
-def _all_below(value: Any) -> Iterator[Any]:
-    yield value
-    for one in _below(value):
-        yield from _all_below(one)
-
-
-def _filter(text: str) -> Step:
-    match = _FILTER.fullmatch(text)
-    if match is None:
-        raise ValueError(f"unrecognized filter {text!r}")
-    left = parse(match["left"])
-    if match["op"] is None:
-        return lambda value: [one for one in _below(value) if left(one)]
-    literal = match["right"].strip()
-    wanted = literal[1:-1] if literal[:1] in "'\"" else json.loads(literal)
-    compare = _OPERATORS[match["op"]]
-
-    def holds(one: Any) -> bool:
-        found = left(one)
-        try:
-            return bool(found) and compare(found[0], wanted)
-        except TypeError:
-            return False
-
-    return lambda value: [one for one in _below(value) if holds(one)]
 
 
 def cell(kind: str, found: list[Any], now: float) -> Any:
@@ -133,6 +86,6 @@ def cell(kind: str, found: list[Any], now: float) -> Any:
 
 def _age(text: str, now: float) -> str:
     try:
-        return human(int(now - times.parse_datetime(text).timestamp()))
+        return human(int(now - formats.parse_datetime(text).timestamp()))
     except ValueError:
         return "<invalid>"

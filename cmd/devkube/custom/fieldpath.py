@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 Node = Mapping[str, Any]
 _STEP = re.compile(r"\.([^.\[\]]+)|\['((?:[^'\\]|\\.)*)'\]")
-_ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
 
 
 def resolved(path: str, node: Node, *, brackets: bool = True) -> tuple[str, Node]:
@@ -18,7 +17,7 @@ def resolved(path: str, node: Node, *, brackets: bool = True) -> tuple[str, Node
             raise ValueError(f"expected [ or . but got: {path[end:]}")
         if step[2] is not None and not brackets:
             raise ValueError("array notation is not allowed")
-        name = step[1] if step[1] is not None else _unescaped(step[2])
+        name = step[1] if step[1] is not None else re.sub(r"\\(.)", r"\1", step[2])
         fields, values = node.get("properties"), node.get("additionalProperties")
         if fields and name in fields:
             node, told = fields[name], f"{told}.{name}"
@@ -36,12 +35,3 @@ def normalized(path: str, node: Node) -> str:
         return resolved(path, node)[0]
     except ValueError:
         return ""
-
-
-def _unescaped(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
-        if match[1] not in _ESCAPES:
-            raise ValueError(f"invalid string literal: invalid escape char {match[0]}")
-        return _ESCAPES[match[1]]
-
-    return re.sub(r"\\(.)", one, text)

@@ -1,22 +1,23 @@
-"""Kubernetes' own CEL functions, and those of cel-go's extensions that the C++ library lacks, given to it as Python.
+"""Kubernetes' own CEL functions that are given to the library as Python: quantities, regular expressions, lists, sets.
 
-Each function is written once with two faces: signatures for the checker, where Quantity, IP and the like are types of
-their own, and one implementation for evaluation, where their values are tagged strings. Left out, and so refused when a
-CRD is created: `format.named`, `authorizer`, comprehensions with two variables, `sortBy`. (apiserver/pkg/cel/library)
+Each function is written once with two faces: signatures for the checker, where a Quantity is a type of its own, and one
+implementation on plain values, where it is a string with a tag and its canonical text, so that equal values are equal
+strings. A ValueError becomes an error of the rule. Rules that use others (url, ip, cidr, semver, format.named and its
+siblings, authorizer, lists' newer functions) are refused when the CRD is created. (apiserver/pkg/cel/library)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
 from typing import Any, Final
 
-from devkube.custom import functions as f
-from devkube.custom import namedformats
+from devkube.builtin.scalars import quantity_value
+from devkube.custom import formats
 
-OPAQUE: Final = (
-    *("kubernetes.Quantity", "kubernetes.URL", "kubernetes.Semver", "net.IP", "net.CIDR"),
-    *("kubernetes.NamedFormat", "kubernetes.Faults"),
-)
-Q, URL, SEMVER, IP, CIDR, FORMAT, FAULTS = OPAQUE
+Q: Final = "kubernetes.Quantity"
+OPAQUE: Final = (Q,)
+_TAG: Final = "quantity\x1f"
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,78 @@ class Function:
         return len(self.signatures[0][0])
 
 
+def quantity(text: str) -> str:
+    return _tagged(Fraction(quantity_value(text)))
+
+
+def _tagged(value: Fraction) -> str:
+    return f"{_TAG}{value}"
+
+
+def _number(value: str | int) -> Fraction:
+    return Fraction(value) if isinstance(value, int) else Fraction(value.removeprefix(_TAG))
+
+
+def _integer(value: str) -> int:
+    found = _number(value)
+    if found.denominator != 1 or not -(2**63) <= found < 2**63:
+        raise ValueError("cannot convert value to integer")
+    return int(found)
+
+
+def _order(a: str, b: str) -> int:
+    return int(_number(a) > _number(b)) - int(_number(a) < _number(b))
+
+
+def _holds(parse: Callable[..., Any]) -> Callable[..., bool]:
+    def check(*arguments: Any) -> bool:
+        try:
+            parse(*arguments)
+        except ValueError:
+            return False
+        return True
+
+    return check
+
+
+def _best(choose: Callable[[Iterable[Any]], Any], name: str) -> Callable[[list[Any]], Any]:
+    def best(values: list[Any]) -> Any:
+        if not values:
+            raise ValueError(f"{name} called on empty list")
+        return choose(values)
+
+    return best
+
+
+def _total(values: list[Any]) -> Any:
+    total = sum(values[1:], values[0]) if values else 0
+    if type(total) is int and not -(2**63) <= total < 2**63:
+        raise ValueError("integer overflow")
+    return total
+
+
+def _index_of(values: list[Any], wanted: Any) -> int:
+    return next((i for i, one in enumerate(values) if one == wanted), -1)
+
+
+def _last_index_of(values: list[Any], wanted: Any) -> int:
+    return next((i for i in range(len(values) - 1, -1, -1) if values[i] == wanted), -1)
+
+
+def _find(text: str, wanted: str) -> str:
+    match = formats.pattern(wanted).search(text)
+    return str(match.group(0)) if match else ""
+
+
+def _find_all(text: str, wanted: str, most: int = -1) -> list[str]:
+    found = [str(match.group(0)) for match in formats.pattern(wanted).finditer(text)]
+    return found if most < 0 else found[:most]
+
+
+def _contains(values: list[Any], wanted: list[Any]) -> bool:
+    return all(one in values for one in wanted)
+
+
 _ANY: Final = ("list", "dyn")
 _NUMBERS: Final = ("int", "uint", "double", "duration")
 _COMPARABLE: Final = (*_NUMBERS, "bool", "string", "bytes", "timestamp")
@@ -47,85 +120,35 @@ def _member(name: str, parameters: str, result: str, does: Callable[..., Any]) -
     return Function(name, [(parameters.split(), result)], does, True)
 
 
-def _either(name: str, results: Sequence[tuple[str, str, str]], does: Callable[..., Any]) -> Function:
-    """A member with several signatures of two parameters each."""
-    return Function(name, [((target, other), result) for target, other, result in results], does, True)
-
-
 def _lists(name: str, items: Sequence[str], result: str, does: Callable[..., Any]) -> Function:
     """A member of lists of comparable items; a result of "" is an item."""
     return Function(name, [([f"list<{one}>"], result or one) for one in items], does, True, ["list"])
 
 
-def _orders(name: str, result: str, does: Callable[..., Any]) -> Function:
-    return _either(name, [(Q, Q, result), (SEMVER, SEMVER, result)], does)
-
-
 FUNCTIONS: Final = (
-    _global("quantity", "string", Q, f.quantity_of),
-    _global("isQuantity", "string", "bool", f.holds(f.quantity_of)),
-    _global("sign", Q, "int", f.sign),
-    _member("isInteger", Q, "bool", f.holds(f.as_integer)),
-    _member("asInteger", Q, "int", f.as_integer),
-    _member("asApproximateFloat", Q, "double", f.as_float),
-    _either("add", [(Q, Q, Q), (Q, "int", Q)], f.add),
-    _either("sub", [(Q, Q, Q), (Q, "int", Q)], f.sub),
-    _orders("compareTo", "int", f.order),
-    _orders("isGreaterThan", "bool", f.greater),
-    _orders("isLessThan", "bool", f.less),
-    _global("semver", "string", SEMVER, f.semver_of),
-    _global("semver", "string bool", SEMVER, f.semver_of),
-    _global("isSemver", "string", "bool", f.holds(f.semver_of)),
-    _global("isSemver", "string bool", "bool", f.holds(f.semver_of)),
-    _member("major", SEMVER, "int", lambda v: f.precedence(v)[0]),
-    _member("minor", SEMVER, "int", lambda v: f.precedence(v)[1]),
-    _member("patch", SEMVER, "int", lambda v: f.precedence(v)[2]),
-    _global("url", "string", URL, f.url_of),
-    _global("isURL", "string", "bool", f.holds(f.url_of)),
-    _member("getScheme", URL, "string", f.scheme),
-    _member("getHost", URL, "string", f.host_of),
-    _member("getHostname", URL, "string", f.hostname),
-    _member("getPort", URL, "string", f.port),
-    _member("getEscapedPath", URL, "string", f.escaped_path),
-    _member("getQuery", URL, "map<string, list<string>>", f.query),
-    _global("ip", "string", IP, f.ip_of),
-    _global("isIP", "string", "bool", f.holds(f.ip_of)),
-    _global("ip.isCanonical", "string", "bool", lambda text: f.text_of(f.ip_of(text)) == text),
-    _member("family", IP, "int", lambda i: f.address(i).version),
-    _member("isUnspecified", IP, "bool", lambda i: f.address(i).is_unspecified),
-    _member("isLoopback", IP, "bool", lambda i: f.address(i).is_loopback),
-    _member("isLinkLocalUnicast", IP, "bool", lambda i: f.address(i).is_link_local),
-    _member("isLinkLocalMulticast", IP, "bool", f.is_local_multicast),
-    _member("isGlobalUnicast", IP, "bool", f.is_global),
-    _global("cidr", "string", CIDR, f.cidr_of),
-    _global("isCIDR", "string", "bool", f.holds(f.cidr_of)),
-    _either("containsIP", [(CIDR, "string", "bool"), (CIDR, IP, "bool")], f.contains_ip),
-    _either("containsCIDR", [(CIDR, "string", "bool"), (CIDR, CIDR, "bool")], f.contains_cidr),
-    _member("ip", CIDR, IP, lambda c: f.ip_of(f.text_of(c).partition("/")[0])),
-    _member("masked", CIDR, CIDR, lambda c: f.tagged("c", str(f.network(c)))),
-    _member("prefixLength", CIDR, "int", lambda c: f.network(c).prefixlen),
-    _member("find", "string string", "string", f.find),
-    _member("findAll", "string string", "list<string>", f.find_all),
-    _member("findAll", "string string int", "list<string>", f.find_all),
-    _lists("isSorted", _COMPARABLE, "bool", f.is_sorted),
-    _lists("sum", _NUMBERS, "", f.total),
-    _lists("min", _COMPARABLE, "", f.best(min, "min")),
-    _lists("max", _COMPARABLE, "", f.best(max, "max")),
-    Function("indexOf", [(_ANY, "int")], f.index_of, True, _ANY),
-    Function("lastIndexOf", [(_ANY, "int")], f.last_index_of, True, _ANY),
-    Function("distinct", [(["list"], "list")], f.distinct, True, ["list"]),
-    Function("flatten", [(["list"], "list")], f.flatten, True, ["list"]),
-    Function("flatten", [(["list", "int"], "list")], f.flatten, True, ["list", "int"]),
-    Function("slice", [(["list", "int", "int"], "list")], f.part, True, ["list", "int", "int"]),
-    _lists("sort", _COMPARABLE, "list", sorted),
-    _global("lists.range", "int", "list<int>", lambda n: list(range(n))),
-    *(_global(f"format.{name}", "", FORMAT, namedformats.constant(name)) for name in namedformats.CHECKS),
-    _member("validate", f"{FORMAT} string", FAULTS, namedformats.validate),
-    Function("hasValue", [([FAULTS], "bool")], bool, True, ["list"]),
-    Function("value", [([FAULTS], "list<string>")], namedformats.value, True, ["list"]),
-    _global("sets.contains", "list list", "bool", f.holds_all),
+    _global("quantity", "string", Q, quantity),
+    _global("isQuantity", "string", "bool", _holds(quantity)),
+    _global("sign", Q, "int", lambda value: _order(value, _tagged(Fraction()))),
+    _member("isInteger", Q, "bool", _holds(_integer)),
+    _member("asInteger", Q, "int", _integer),
+    _member("asApproximateFloat", Q, "double", lambda value: float(_number(value))),
+    Function("add", [((Q, Q), Q), ((Q, "int"), Q)], lambda a, b: _tagged(_number(a) + _number(b)), True),
+    Function("sub", [((Q, Q), Q), ((Q, "int"), Q)], lambda a, b: _tagged(_number(a) - _number(b)), True),
+    _member("compareTo", f"{Q} {Q}", "int", _order),
+    _member("isGreaterThan", f"{Q} {Q}", "bool", lambda a, b: _order(a, b) > 0),
+    _member("isLessThan", f"{Q} {Q}", "bool", lambda a, b: _order(a, b) < 0),
+    _member("find", "string string", "string", _find),
+    _member("findAll", "string string", "list<string>", _find_all),
+    _member("findAll", "string string int", "list<string>", _find_all),
+    _lists("isSorted", _COMPARABLE, "bool", lambda values: all(not b < a for a, b in pairwise(values))),
+    _lists("sum", _NUMBERS, "", _total),
+    _lists("min", _COMPARABLE, "", _best(min, "min")),
+    _lists("max", _COMPARABLE, "", _best(max, "max")),
+    Function("indexOf", [(_ANY, "int")], _index_of, True, _ANY),
+    Function("lastIndexOf", [(_ANY, "int")], _last_index_of, True, _ANY),
+    _global("sets.contains", "list list", "bool", _contains),
     _global("sets.intersects", "list list", "bool", lambda a, b: any(one in a for one in b)),
-    _global("sets.equivalent", "list list", "bool", lambda a, b: f.holds_all(a, b) and f.holds_all(b, a)),
+    _global("sets.equivalent", "list list", "bool", lambda a, b: _contains(a, b) and _contains(b, a)),
 )
 # Numbers of different types compare in Kubernetes; the evaluator does so anyway, the checker must be told.
 COMPARISONS: Final = [

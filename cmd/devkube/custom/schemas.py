@@ -21,12 +21,6 @@ from devkube.errors import Cause
 
 Node = Mapping[str, Any]
 REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
-# With a status subresource, properties.status is checked alone: the root may not say what it would then not see.
-_AT_ROOT: Final = (
-    *("description", "type", "format", "title", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum"),
-    *("maxLength", "minLength", "pattern", "maxItems", "minItems", "uniqueItems", "multipleOf", "required", "items"),
-    *("properties", "externalDocs", "example", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations"),
-)
 _RULES: Final = "x-kubernetes-validations"
 _NO_OLD: Final = "may not be set if oldSelf is not used in rule"
 
@@ -60,15 +54,9 @@ def unrecognized(node: Any) -> Iterator[str]:
 def _root(node: Node, path: str, status: bool) -> Iterator[Cause]:
     if node.get("nullable"):
         yield causes.forbidden(f"{path}.nullable", "nullable cannot be true at the root")
-    if not status:
-        return
-    if node.get("type") != "object":
+    if status and node.get("type") != "object":
         detail = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
         yield causes.invalid(f"{path}.type", node.get("type") or "", detail)
-    elif set(node) - set(_AT_ROOT):
-        allowed = " ".join(_AT_ROOT)
-        detail = f"only [{allowed}] fields are allowed at the root of the schema if the status subresource is enabled"
-        yield causes.invalid(path, node, detail)
 
 
 def _defaults(node: Node, path: str) -> Iterator[Cause]:
@@ -177,20 +165,13 @@ def _compiled_below(
         yield from _compiled(node, types, seen, path, lost)
 
 
-def _shown(rule: Node) -> causes.Ordered:
-    """A rule as upstream's internal type is printed."""
-    texts = {name: rule.get(name[0].lower() + name[1:]) or "" for name in ("Rule", "Message", "MessageExpression")}
-    more = {"Reason": rule.get("reason"), "FieldPath": rule.get("fieldPath") or ""}
-    return causes.Ordered({**texts, **more, "OptionalOldSelf": rule.get("optionalOldSelf")})
-
-
 def _checked(scope: celenv.Scope, rule: Node, path: str, lost: str) -> Iterator[Cause]:
     optional = bool(rule.get("optionalOldSelf"))
     try:
         uses_old = scope.check(rule["rule"], "BOOL", optional)
     except celenv.Refused as error:
         wrong = "cel expression must evaluate to a bool" if str(error) == "!bool" else f"compilation failed: {error}"
-        yield causes.invalid(f"{path}.rule", _shown(rule), wrong)
+        yield causes.invalid(f"{path}.rule", rule["rule"], wrong)
         if rule.get("optionalOldSelf") is not None:
             yield causes.invalid(f"{path}.optionalOldSelf", optional, _NO_OLD)
         return
@@ -200,7 +181,7 @@ def _checked(scope: celenv.Scope, rule: Node, path: str, lost: str) -> Iterator[
         except celenv.Refused as error:
             told = str(error)
             wrong = "must evaluate to a string" if told == "!string" else f"compilation failed: {told}"
-            yield causes.invalid(f"{path}.messageExpression", _shown(rule), f"messageExpression {wrong}")
+            yield causes.invalid(f"{path}.messageExpression", rule["messageExpression"], f"messageExpression {wrong}")
     if uses_old and lost:
         detail = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}"
         yield causes.invalid(f"{path}.rule", rule["rule"], detail)

@@ -83,22 +83,14 @@ def _invariants(node: Node, level: str, path: str) -> Iterator[Cause]:
 
 
 def _meta(node: Node, level: str, path: str) -> Iterator[Cause]:
-    fields = node.get("properties") or {}
-    resource = level == "root" or node.get(_EMBEDDED)
-    for name in ("kind", "apiVersion"):
-        if resource and name in fields and fields[name].get("type") != "string":
-            yield causes.invalid(f"{path}.properties[{name}].type", fields[name].get("type") or "", "must be string")
-    meta = fields.get("metadata")
-    if meta is None:
+    """The root's metadata is known without being said; only the names in it may be restricted."""
+    meta = (node.get("properties") or {}).get("metadata")
+    if meta is None or level != "root":
         return
-    here = f"{path}.properties[metadata]"
-    if resource and meta.get("type") != "object":
-        yield causes.invalid(f"{here}.type", meta.get("type") or "", "must be object")
-    inside = set(meta.get("properties") or {})
     said = {key for key, value in meta.items() if value} - {"type", "properties", "default"}
-    if level == "root" and (said or not inside <= {"name", "generateName"}):
+    if said or not set(meta.get("properties") or {}) <= {"name", "generateName"}:
         detail = "must not specify anything other than name and generateName, but metadata is implicitly specified"
-        yield causes.forbidden(here, detail)
+        yield causes.forbidden(f"{path}.properties[metadata]", detail)
 
 
 def _exceptions(node: Node) -> tuple[bool, bool]:
@@ -223,47 +215,28 @@ def _extensions(node: Node, kind: str, path: str) -> Iterator[Cause]:
         detail = f"must be map if {_LIST_KEYS} is non-empty"
         place = f"{path}.{_LIST_TYPE}"
         yield causes.required(place, detail) if list_type is None else causes.invalid(place, list_type, detail)
-    items = node.get("items")
-    item: Node = items if isinstance(items, Mapping) else {}
-    if list_type in ("set", "map") and item.get("nullable"):
-        yield causes.forbidden(f"{path}.items.nullable", f"cannot be nullable when {_LIST_TYPE} is {list_type}")
-    if list_type == "set":
-        yield from _set_items(item, path)
-    if list_type == "map":
-        yield from _map_items(items, item, keys, path)
-
-
-def _set_items(item: Node, path: str) -> Iterator[Cause]:
-    detail = f"must be atomic as item of a list with {_LIST_TYPE}=set"
-    if item.get("type") == "array" and item.get(_LIST_TYPE) not in (None, "atomic"):
-        yield causes.invalid(f"{path}.items.{_LIST_TYPE}", item[_LIST_TYPE], detail)
-    if item.get("type") == "object" and item.get(_MAP_TYPE) != "atomic":
+    item: Any = node.get("items") or {}
+    of_objects = isinstance(item, Mapping) and item.get("type") == "object"
+    if list_type == "set" and of_objects and item.get(_MAP_TYPE) != "atomic":
+        detail = f"must be atomic as item of a list with {_LIST_TYPE}=set"
         yield causes.invalid(f"{path}.items.{_MAP_TYPE}", item.get(_MAP_TYPE), detail)
+    if list_type == "map":
+        yield from _map_items(item, keys, path)
 
 
-def _map_items(items: Any, item: Node, keys: list[str], path: str) -> Iterator[Cause]:
+def _map_items(item: Any, keys: list[str], path: str) -> Iterator[Cause]:
     if not keys:
         yield causes.required(f"{path}.{_LIST_KEYS}", f"must not be empty if {_LIST_TYPE} is map")
-    if items is None:
-        yield causes.required(f"{path}.items", f"must have a schema if {_LIST_TYPE} is map")
-    elif item.get("type") != "object":
-        detail = f"must be object if parent array's {_LIST_TYPE} is map"
-        yield causes.invalid(f"{path}.items.type", item.get("type") or "", detail)
+    if not isinstance(item, Mapping) or item.get("type") != "object":
+        yield causes.required(f"{path}.items.type", f"must be object if parent array's {_LIST_TYPE} is map")
         return
     fields = item.get("properties") or {}
-    for index, key in enumerate(keys):
+    for key in keys:
         if key not in fields:
             yield causes.invalid(f"{path}.{_LIST_KEYS}", keys, "entries must all be names of item properties")
-            continue
-        if key in keys[:index]:
-            yield causes.invalid(f"{path}.{_LIST_KEYS}", keys, "must not contain duplicate entries")
-        here, held = f"{path}.items.properties[{key}]", fields[key]
-        if held.get("type") in ("array", "object"):
+        elif fields[key].get("type") in ("array", "object"):
             detail = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
-            yield causes.invalid(f"{here}.type", item.get("type"), detail)
-        if key not in (item.get("required") or ()) and held.get("default") is None:
+            yield causes.invalid(f"{path}.items.properties[{key}].type", fields[key]["type"], detail)
+        elif key not in (item.get("required") or ()) and fields[key].get("default") is None:
             detail = f"this property is in {_LIST_KEYS}, so it must have a default or be a required property"
-            yield causes.required(f"{here}.default", detail)
-        if held.get("nullable"):
-            detail = f"this property is in {_LIST_KEYS}, so it cannot be nullable"
-            yield causes.forbidden(f"{here}.nullable", detail)
+            yield causes.required(f"{path}.items.properties[{key}].default", detail)

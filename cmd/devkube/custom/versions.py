@@ -13,7 +13,6 @@ from devkube.custom import cells, fieldpath, schemas
 from devkube.errors import Cause
 
 COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
-COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 MOST_SELECTABLE: Final = 8
 # Parts of a version, and their names where all versions share one.
 _PARTS: Final = {
@@ -27,10 +26,10 @@ _PARTS: Final = {
 def validate(versions: list[Mapping[str, Any]]) -> Iterator[Cause]:
     called = [version.get("name") or "" for version in versions]
     if len(set(called)) < len(called):
-        yield causes.invalid("spec.versions", _shown(versions), "must contain unique version names")
+        yield causes.invalid("spec.versions", called, "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
         detail = "must have exactly one version marked as storage version"
-        yield causes.invalid("spec.versions", _shown(versions), detail)
+        yield causes.invalid("spec.versions", called, detail)
     if not versions:
         return
     if wrong := ",".join(names.dns_1035_label(called[0])):
@@ -48,29 +47,13 @@ def validate(versions: list[Mapping[str, Any]]) -> Iterator[Cause]:
         yield from _part(part, versions[0], f"spec.{_PARTS[part]}", any(status))
 
 
-def _shown(versions: list[Mapping[str, Any]]) -> list[causes.Ordered]:
-    """Versions as upstream's internal type is printed, without what they hold."""
-    return [
-        causes.Ordered(
-            Name=version.get("name") or "",
-            Served=bool(version.get("served")),
-            Storage=bool(version.get("storage")),
-            Deprecated=bool(version.get("deprecated")),
-            DeprecationWarning=version.get("deprecationWarning"),
-            **dict.fromkeys(("Schema", "Subresources", "AdditionalPrinterColumns", "SelectableFields")),
-        )
-        for version in versions
-    ]
-
-
 def _version(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
     name = version.get("name") or ""
     if wrong := ",".join(names.dns_1035_label(name)):
         yield causes.invalid(f"{path}.name", name, wrong)
-    warning = version.get("deprecationWarning")
-    if warning is not None:
-        for detail in _warning(warning, bool(version.get("deprecated"))):
-            yield causes.invalid(f"{path}.deprecationWarning", warning, detail)
+    if version.get("deprecationWarning") is not None and not version.get("deprecated"):
+        detail = "can only be set for deprecated versions"
+        yield causes.invalid(f"{path}.deprecationWarning", version["deprecationWarning"], detail)
     if schemas.of(version) is None:
         yield causes.required(f"{path}.schema.openAPIV3Schema")
 
@@ -86,19 +69,6 @@ def _part(part: str, version: Mapping[str, Any], path: str, status: bool) -> Ite
             yield from _column(column, f"{path}[{index}]")
     elif part == "selectableFields":
         yield from _selectable(version.get(part) or [], node or {}, path)
-
-
-def _warning(text: str, deprecated: bool) -> Iterator[str]:
-    if not deprecated:
-        yield "can only be set for deprecated versions"
-        return
-    if len(text.encode()) > 256:
-        yield "must be <= 256 characters long"
-    if not text:
-        yield "must not be an empty string"
-    wrong = next((i for i, char in enumerate(text) if not char.isprintable()), None)
-    if wrong is not None:
-        yield f"must only contain printable UTF-8 characters; non-printable character found at index {wrong}"
 
 
 def _scale(scale: Mapping[str, Any] | None, path: str) -> Iterator[Cause]:
@@ -121,7 +91,7 @@ def _scale(scale: Mapping[str, Any] | None, path: str) -> Iterator[Cause]:
 
 
 def _column(column: Mapping[str, Any], path: str) -> Iterator[Cause]:
-    kind, form, where = column.get("type") or "", column.get("format") or "", column.get("jsonPath") or ""
+    kind, where = column.get("type") or "", column.get("jsonPath") or ""
     types = f"must be one of {','.join(COLUMN_TYPES)}"
     if not column.get("name"):
         yield causes.required(f"{path}.name")
@@ -129,8 +99,6 @@ def _column(column: Mapping[str, Any], path: str) -> Iterator[Cause]:
         yield causes.required(f"{path}.type", types)
     elif kind not in COLUMN_TYPES:
         yield causes.invalid(f"{path}.type", kind, types)
-    if form and form not in COLUMN_FORMATS:
-        yield causes.invalid(f"{path}.format", form, f"must be one of {','.join(COLUMN_FORMATS)}")
     if not where:
         yield causes.required(f"{path}.JSONPath")
     elif not where.startswith("."):

