@@ -17,7 +17,6 @@ from typing import Final
 from crds import core
 from eventstore import replay
 from handlers.outcome import Key
-from handlers.system import System
 from warmlog import about, cli, facts, flags, link, output, rewound, systems, when, whypod, whystatus
 
 FLAGS: Final = (
@@ -32,11 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("object", metavar="KIND/NAMESPACE/NAME", help="a Pod, or an object of a system of ours")
 
 
-def system_of(key: Key) -> System | None:
-    """Who writes the status of this kind."""
-    return next((one for one in systems.systems() if key.kind in one.kinds and not key.kind.startswith("pods")), None)
-
-
 async def look(values: flags.Values, key: Key, at: when.When | None) -> whypod.WhyPod | whystatus.WhyStatus:
     async with (
         await link.open_link(values, "tool") as connection,
@@ -44,25 +38,27 @@ async def look(values: flags.Values, key: Key, at: when.When | None) -> whypod.W
     ):
         if key.kind == core.PODS:
             return await whypod.explain(logs, at, key)
-        system = system_of(key)
-        if system is None:
-            raise flags.UsageError(f"{key.kind} has no status of ours; `warmlog replay --about {key}` shows it")
-        return await whystatus.explain(logs, at, key, system)
+        return await whystatus.explain(logs, at, key, systems.systems())
 
 
 def human(why: whypod.WhyPod | whystatus.WhyStatus) -> str:
     lines = [f"{why.key} at {why.position} of {why.time}"]
-    lines += of_pod(why) if isinstance(why, whypod.WhyPod) else of_status(why)
+    if isinstance(why, whypod.WhyPod):
+        lines += [text for one in why.decisions for text in of_decision(one)]
+    else:
+        lines += of_status(why)
     if why.note:
         lines.append(f"  {why.note}")
-    if why.reads:
-        lines.append("  it stood on:")
-        lines += [f"    {name}: {line(one) if one else 'absent, or read live'}" for name, one in why.reads.items()]
     return "\n".join(lines)
 
 
 def line(one: facts.Fact) -> str:
     return f"#{one.sequence} {one.time} {one.type} {one.about}: {one.said}"
+
+
+def of_reads(reads: dict[str, facts.Fact | None]) -> list[str]:
+    told = [f"    {name}: {line(one) if one else 'absent, or read live'}" for name, one in reads.items()]
+    return ["  it stood on:", *told] if told else []
 
 
 def of_status(why: whystatus.WhyStatus) -> list[str]:
@@ -76,28 +72,26 @@ def of_status(why: whystatus.WhyStatus) -> list[str]:
     if why.write is not None:
         lines.append(f"  last written by #{why.write.sequence} {why.write.time}, wanted at {why.wanted_at}")
         lines.append(f"  decided again there: {why.again}")
-    return lines
+    return lines + of_reads(why.reads)
 
 
-def of_pod(why: whypod.WhyPod) -> list[str]:
-    if why.decision is None:
-        return []
+def of_decision(one: whypod.WhyDecision) -> list[str]:
     lines = [
-        f"  {why.webhook} {why.verdict} it: {why.check}" + (f", {why.reason}" if why.reason else ""),
-        f"  decision #{why.decision.sequence} {why.decision.time}, of the world at {why.decided_at}, "
-        f"tied to it by {', '.join(why.tied_by)}",
+        f"  {one.webhook} {one.verdict} it: {one.check}" + (f", {one.reason}" if one.reason else ""),
+        f"  decision #{one.decision.sequence} {one.decision.time}, of the world at {one.decided_at}, "
+        f"tied to it by {', '.join(one.tied_by)}",
     ]
-    if why.alike:
-        lines.append(f"  as well could be {', '.join(f'#{one}' for one in why.alike)}: they say the same")
-    lines += [f"  warned: {text}" for text in why.warnings]
-    lines += [f"  patch: {op['op']} {op['path']}" for op in why.patch]
-    if why.candidates:
+    if one.alike:
+        lines.append(f"  as well could be {', '.join(f'#{number}' for number in one.alike)}: they say the same")
+    lines += [f"  warned: {text}" for text in one.warnings]
+    lines += [f"  patch: {op['op']} {op['path']}" for op in one.patch]
+    if one.candidates:
         lines.append("  looked at:")
-    for one in why.candidates:
-        seen = f" (#{one.seen.sequence} {one.seen.said})" if one.seen is not None else " (read live)"
-        lines.append(f"    {'->' if one.chosen else '  '} CacheBackend {one.name}: {one.why}{seen}")
-    lines.append(f"  decided again there: {why.again}")
-    return lines
+    for each in one.candidates:
+        seen = f" (#{each.seen.sequence} {each.seen.said})" if each.seen is not None else " (read live)"
+        lines.append(f"    {'->' if each.chosen else '  '} CacheBackend {each.name}: {each.why}{seen}")
+    lines.append(f"  decided again there: {one.again}")
+    return lines + of_reads(one.reads)
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:

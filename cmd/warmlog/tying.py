@@ -12,7 +12,7 @@ from typing import NamedTuple
 from crds import core
 from eventstore import events, store, subjects
 from handlers import canonical, moments
-from handlers.cachebackend import names
+from handlers.cachebackend import admit, names
 from handlers.outcome import Key
 
 _MARKS = (names.INJECTED_BY, names.INJECTED_BY_UID, names.INJECT_SKIPPED)
@@ -21,6 +21,23 @@ _MARKS = (names.INJECTED_BY, names.INJECTED_BY_UID, names.INJECT_SKIPPED)
 class Decided(NamedTuple):
     stored: store.Stored
     data: events.AdmissionDecided
+
+
+class Chosen(NamedTuple):
+    """`tied` says by what; `alike` are sequences of others that fit as well."""
+
+    decided: Decided
+    tied: list[str]
+    alike: list[int]
+
+    @property
+    def sequence(self) -> int:
+        return self.decided.stored.sequence
+
+
+def by_webhook(found: list[Decided]) -> list[list[Decided]]:
+    """Each webhook answers for itself."""
+    return [[one for one in found if one.data.webhook == name] for name in {one.data.webhook: None for one in found}]
 
 
 async def decisions(control: store.EventStore, key: Key, pod: core.Pod | None, until: int) -> list[Decided]:
@@ -54,21 +71,20 @@ def _owner(pod: core.Pod) -> str:
     return "" if owner is None else f"{owner.kind}/{owner.name}/{owner.uid}"
 
 
-def choose(
-    found: list[Decided], key: Key, pod: core.Pod | None, first: store.Stored | None
-) -> tuple[Decided | None, list[str], list[int]]:
-    """The Pod's decision, by what it is tied to it, and sequences of others that fit as well."""
+def choose(found: list[Decided], key: Key, pod: core.Pod | None, first: store.Stored | None) -> Chosen | None:
+    """The Pod's decision among those of one webhook, oldest first."""
     fits = [one for one in found if fitting(one, key, pod, first)]
     if not fits:
-        return None, [], []
+        return None
     named = [one for one in fits if one.data.name == key.name]
     if named:
-        return named[-1], ["name", *_tied(pod)], []
+        return Chosen(named[-1], ["name", *_tied(pod)], [])
     if pod is None:
-        return fits[-1], ["generateName only: the Pod itself is not known"], [one.stored.sequence for one in fits[:-1]]
+        others = [one.stored.sequence for one in fits[:-1]]
+        return Chosen(fits[-1], ["generateName only: the Pod itself is not known"], others)
     chosen, said = fits[-1], _template(fits[-1])
     alike = [one.stored.sequence for one in fits[:-1] if _template(one) == said]
-    return chosen, ["generateName", "owner", *_tied(pod), "time"], alike
+    return Chosen(chosen, ["generateName", "owner", *_tied(pod), "time"], alike)
 
 
 def _tied(pod: core.Pod | None) -> list[str]:
@@ -115,4 +131,6 @@ def _shows(pod: core.Pod, data: events.AdmissionDecided) -> bool:
         if parts[:2] == ["spec", "containers"] and len(parts) == 3 and op["op"] == "add":
             containers.add(str((op.get("value") or {}).get("name", "")))
     marks = {mark: value for mark, value in pod.metadata.annotations.items() if mark in _MARKS}
+    if data.webhook != admit.Pods.name:  # another webhook answers before or after it, and leaves no marks of its own
+        marks = wanted
     return marks == wanted and containers <= {one.name for one in pod.spec.containers}

@@ -26,7 +26,7 @@ import structlog
 import uvloop
 
 from crds.cachebackend import CACHE_BACKENDS
-from eventstore import envelope, events, store, subjects
+from eventstore import envelope, events, store, streams, subjects
 from eventstore.jetstream import store as jetstream
 from handlers import canonical
 from handlers.cachebackend.inject import Options
@@ -122,7 +122,8 @@ class Webhook:
         makes it."""
         async with await link.open_link(self.values, "webhook", wait=None) as connection:
             self.log = jetstream.JetStreamStore(connection)
-            self.follower = Follower(self.log)
+            snaps = jetstream.JetStreamStore(connection, name=streams.SNAPSHOTS)
+            self.follower = Follower(self.log, snaps=snaps)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(link.ended(connection))
                 tasks.create_task(self._fold(self.follower))

@@ -15,12 +15,14 @@ from crds.cachebackend import CACHE_BACKENDS, CacheBackend
 from eventstore import envelope, events, replay, store, subjects
 from handlers import canonical
 from handlers.admission import again
+from handlers.cachebackend import admit
 from handlers.cachebackend.inject import Options
+from handlers.kernelcache import inject as caching
 from handlers.outcome import Key
 from handlers.system import Admitter
 from handlers.world.reader import Unlisted
 from handlers.world.state import World
-from warmlog import facts, rewound, systems, tying, when
+from warmlog import facts, flags, rewound, systems, tying, when
 
 
 class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -30,18 +32,13 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     seen: facts.Fact | None = None
 
 
-class WhyPod(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`alike` are other decisions that could as well be this Pod's: they say the same."""
+class WhyDecision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One webhook's answer. `alike` are other decisions that could as well be this Pod's: they say the same."""
 
-    key: str
-    position: str
-    time: str
-    exists: bool
-    note: str = ""
-    decision: facts.Fact | None = None
-    webhook: str = ""
-    verdict: str = ""
-    check: str = ""
+    webhook: str
+    decision: facts.Fact
+    verdict: str
+    check: str
     reason: str = ""
     warnings: list[str] = []
     patch: list[dict[str, Any]] = []
@@ -53,28 +50,42 @@ class WhyPod(msgspec.Struct, frozen=True, omit_defaults=True):
     reads: dict[str, facts.Fact | None] = {}
 
 
+class WhyPod(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`decisions` in the order in which the webhooks answered."""
+
+    key: str
+    position: str
+    time: str
+    exists: bool
+    note: str = ""
+    decisions: list[WhyDecision] = []
+
+
 async def explain(logs: rewound.Logs, at: when.When | None, key: Key) -> WhyPod:
     back = await rewound.world_at(logs, at)
     world = back.world
     known = world.find(key)
     pod: core.Pod | None = known.value if known is not None else None
-    base = WhyPod(
+    first = await tying.first_seen(logs.control, key, known.uid) if known is not None else None
+    found = await tying.decisions(logs.control, key, pod, world.sequence)
+    chosen = [tying.choose(many, key, pod, first) for many in tying.by_webhook(found)]
+    told = [await _decision(logs, *one) for one in sorted(filter(None, chosen), key=lambda one: one.sequence)]
+    return WhyPod(
         key=str(key),
         position=f"{world.incarnation}:{world.sequence}",
         time=envelope.rfc3339(world.now_ns),
         exists=known is not None,
+        note="" if told else _nothing(world, pod, found),
+        decisions=told,
     )
-    first = await tying.first_seen(logs.control, key, known.uid) if known is not None else None
-    found = await tying.decisions(logs.control, key, pod, world.sequence)
-    chosen, tied, alike = tying.choose(found, key, pod, first)
-    if chosen is None:
-        return msgspec.structs.replace(base, note=_nothing(world, pod, found))
+
+
+async def _decision(logs: rewound.Logs, chosen: tying.Decided, tied: list[str], alike: list[int]) -> WhyDecision:
     data = chosen.data
     told, candidates = await _again(logs, chosen)
-    return msgspec.structs.replace(
-        base,
-        decision=facts.fact(chosen.stored),
+    return WhyDecision(
         webhook=data.webhook,
+        decision=facts.fact(chosen.stored),
         verdict=data.verdict,
         check=data.check,
         reason=data.reason,
@@ -109,7 +120,7 @@ async def _again(logs: rewound.Logs, chosen: tying.Decided) -> tuple[str, list[C
         back = await rewound.world_at(logs, when.Sequence(int(sequence), incarnation))
     except replay.ReplayError as error:
         return f"cannot be decided again: {error}", []
-    candidates = await _candidates(logs.control, data, back.world)
+    candidates = await _candidates(logs.control, data, back.world) if data.webhook == admit.Pods.name else []
     settings = await settings_of(logs.control, data.settings)
     if settings is None:
         return "cannot be decided again: the webhook's settings are not in the log", candidates
@@ -131,8 +142,14 @@ def admitter_of(webhook: str, settings: Mapping[str, str]) -> Admitter | None:
         subscriber_image=settings.get("kvevent-subscriber-image", ""),
         server=settings.get("policy-server-grpc-address", Options().server),
     )
-    pools = systems.pool_settings(settings)
-    return next((one.admitter for one in systems.hooks(options, pools=pools) if one.admitter.name == webhook), None)
+    given = caching.Options()
+    caches = caching.Options(
+        linker_image=settings.get("kernel-cache-linker-image", given.linker_image),
+        kserve_namespace=settings.get("kserve-namespace", given.kserve_namespace),
+        image_volumes=flags.boolean(settings.get("image-volumes", "true")),
+    )
+    hooks = systems.hooks(options, caches, systems.pool_settings(settings))
+    return next((one.admitter for one in hooks if one.admitter.name == webhook), None)
 
 
 async def settings_of(control: store.EventStore, digest: str) -> dict[str, str] | None:

@@ -9,6 +9,7 @@ Rules: design.md section 2 (`explain` is the read-set, followed).
 """
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -58,7 +59,7 @@ class Write(NamedTuple):
         return int(self.effect.position.rpartition(":")[2] or 0)
 
 
-async def explain(logs: rewound.Logs, at: when.When | None, key: Key, system: System) -> WhyStatus:
+async def explain(logs: rewound.Logs, at: when.When | None, key: Key, systems: Sequence[System]) -> WhyStatus:
     back = await rewound.world_at(logs, at)
     world = back.world
     base = WhyStatus(
@@ -75,6 +76,10 @@ async def explain(logs: rewound.Logs, at: when.When | None, key: Key, system: Sy
         return msgspec.structs.replace(base, note=told)
     if known.value is None:
         return msgspec.structs.replace(base, note=f"it does not decode, so nothing is decided of it: {known.problem}")
+    system = next((one for one in systems if key in set(one.keys(world))), None)
+    if system is None:
+        told = f"no status of ours is written to it; `warmlog replay --about {key}` shows it"
+        return msgspec.structs.replace(base, note=told)
     shown = Reader(world).status(key, msgspec.to_builtins(known.value).get("status", {}))
     writes = await _writes(logs.control, key, known.uid, world.sequence)
     if not writes:

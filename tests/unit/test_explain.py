@@ -9,11 +9,10 @@ import pytest
 from crds import core
 from crds.cachebackend import CACHE_BACKENDS
 from eventstore import events, examples, memory, subjects
-from handlers.cachebackend.system import CacheBackends
 from handlers.outcome import Key, Object
 from tests.support import reviews
 from tests.support.house import SECOND, House
-from warmlog import explain, facts, rewound, when, whypod, whystatus
+from warmlog import explain, facts, rewound, systems, when, whypod, whystatus
 
 KV = Key(CACHE_BACKENDS, "ml", "kv")
 
@@ -67,11 +66,17 @@ def logs(house: House) -> rewound.Logs:
 
 async def of_status(house: House, at: int | None = None) -> whystatus.WhyStatus:
     moment = None if at is None else when.Sequence(at)
-    return await whystatus.explain(logs(house), moment, KV, CacheBackends())
+    return await whystatus.explain(logs(house), moment, KV, systems.systems())
 
 
 async def of_pod(house: House, name: str) -> whypod.WhyPod:
     return await whypod.explain(logs(house), None, Key(core.PODS, "ml", name))
+
+
+async def mpod(house: House, name: str) -> tuple[whypod.WhyPod, whypod.WhyDecision]:
+    why = await of_pod(house, name)
+    (one,) = why.decisions
+    return why, one
 
 
 async def test_each_condition_names_the_event_that_brought_it(house: House) -> None:
@@ -115,6 +120,13 @@ async def test_a_deadline_is_a_cause_too(house: House) -> None:
     assert degraded.cause.type == "timer.fired"
 
 
+async def test_an_object_that_only_is_read_is_shown_elsewhere(house: House) -> None:
+    house.cluster.put(Key(core.DEPLOYMENTS, "ml", "d"), {"metadata": {}, "spec": {"replicas": 1}})
+    await settled(house)
+    why = await whystatus.explain(logs(house), None, Key(core.DEPLOYMENTS, "ml", "d"), systems.systems())
+    assert "warmlog replay --about deployments.apps/ml/d" in why.note
+
+
 async def test_what_is_not_there_says_what_is_known(house: House) -> None:
     assert (await of_status(house)).note == "it does not exist"
     why = await of_status(house, 1)
@@ -133,7 +145,7 @@ async def test_a_pod_names_its_decision_its_candidates_and_the_facts(house: Hous
     await settled(house)
     await pod(house, "qwen-1")
     await settled(house)
-    why = await of_pod(house, "qwen-1")
+    whole, why = await mpod(house, "qwen-1")
     assert (why.verdict, why.check) == ("patched", "injected")
     assert why.tied_by == ["generateName", "owner", "what the patch added", "time"]
     assert why.again == "the same verdict, reason, warnings and patch"
@@ -144,7 +156,7 @@ async def test_a_pod_names_its_decision_its_candidates_and_the_facts(house: Hous
         "zz": (False, "it matches too, but kv comes first by name"),
     }
     assert all(one.seen is not None and one.seen.about.endswith(one.name) for one in why.candidates)
-    said = explain.human(why)
+    said = explain.human(whole)
     assert "-> CacheBackend kv: the first by name" in said
     assert "patch: add /metadata/annotations/inferencecache.io~1injected-by" in said
 
@@ -156,12 +168,12 @@ async def test_pods_of_one_owner_each_name_a_decision_that_fits(house: House) ->
     await pod(house, "qwen-7f9c8d7b6-b", marks={"inferencecache.io/skip-inject": "true"})
     await pod(house, "qwen-7f9c8d7b6-c")
     await settled(house)
-    skipped = await of_pod(house, "qwen-7f9c8d7b6-b")
+    _, skipped = await mpod(house, "qwen-7f9c8d7b6-b")
     assert (skipped.check, skipped.alike) == ("skip-inject", [])
-    wired = await of_pod(house, "qwen-7f9c8d7b6-a")
+    whole, wired = await mpod(house, "qwen-7f9c8d7b6-a")
     assert wired.check == "injected"
     assert len(wired.alike) == 1
-    assert "as well could be #" in explain.human(wired)
+    assert "as well could be #" in explain.human(whole)
 
 
 async def test_a_named_pod_is_tied_by_its_name(house: House) -> None:
@@ -169,7 +181,7 @@ async def test_a_named_pod_is_tied_by_its_name(house: House) -> None:
     await settled(house)
     await pod(house, "engine", generated=False)
     await settled(house)
-    why = await of_pod(house, "engine")
+    _, why = await mpod(house, "engine")
     assert why.tied_by[0] == "name"
     assert why.check == "injected"
 
@@ -179,12 +191,12 @@ async def test_a_decision_over_live_reads_says_so(house: House) -> None:
     house.now += 60 * SECOND  # the webhook has heard nothing for a minute
     await pod(house, "qwen-1")
     await settled(house)
-    why = await of_pod(house, "qwen-1")
+    whole, why = await mpod(house, "qwen-1")
     assert (why.check, why.again) == ("injected", "the same verdict, reason, warnings and patch")
     (kv,) = why.candidates
     assert kv.chosen
     assert kv.seen is None
-    assert "(read live)" in explain.human(why)
+    assert "(read live)" in explain.human(whole)
 
 
 async def test_a_pod_that_nobody_decided_of_says_why(house: House) -> None:
@@ -192,7 +204,7 @@ async def test_a_pod_that_nobody_decided_of_says_why(house: House) -> None:
     await pod(house, "qwen-1")
     await settled(house)
     why = await of_pod(house, "qwen-1")
-    assert why.decision is None
+    assert why.decisions == []
     assert "no CacheBackend in its namespace" in why.note
     gone = await of_pod(house, "nobody")
     assert "there is no such Pod" in gone.note
