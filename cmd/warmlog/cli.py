@@ -39,6 +39,8 @@ COMMANDS: Final = {
     "inject": "what a Pod would become at admission, without a cluster",
     "validate": "whether manifests would be admitted, without a cluster",
     "crds": "the CRDs, as YAML for kubectl",
+    "identity": "who a serving Pod is to Kernel Cache: factors, where they came from, footprints",
+    "linker": "init container: puts a kernel cache where an engine looks for it",
     "lookup": "ask which replica holds a prompt, now or in the past",
 }
 
