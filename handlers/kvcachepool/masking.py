@@ -21,7 +21,7 @@ _FLAG: Final = re.compile(r"(-{0,3}[A-Za-z0-9_.-]*)(?:=(.*))?", re.DOTALL)
 Hide = Callable[[str], str]
 
 
-def _hiding(made: View) -> Hide:
+def hiding(made: View) -> Hide:
     """Tokens that go on where those of a view end; equal values have equal tokens."""
     tokens = {value: token for token, value in made.values.items()}
 
@@ -41,7 +41,7 @@ def pod(document: Object) -> View:
     given, shown = (part.get("spec") for part in (document, made.object))
     if not isinstance(given, dict) or not isinstance(shown, dict) or not isinstance(given.get("containers"), list):
         return made
-    hide = _hiding(made)
+    hide = hiding(made)
     pairs = zip(given["containers"], shown["containers"], strict=True)
     made.object["spec"] = {**shown, "containers": [_container(one, seen, hide) for one, seen in pairs]}
     return made
@@ -58,19 +58,19 @@ def _container(given: Any, shown: Any, hide: Hide) -> Any:
     if not all(isinstance(word, str) for word in words):
         return shown
     masked = launch.masked(words, hide) if command else []  # without a command the program is the image's
-    seen = [*masked, *(_flagged(word, one, hide) for word, one in list(zip(words, seen, strict=True))[len(masked) :])]
+    seen = [*masked, *(flagged(word, one, hide) for word, one in list(zip(words, seen, strict=True))[len(masked) :])]
     parts = {"command": seen[: len(command)], "args": seen[len(command) :]}
     return {**shown, **{field: part for field, part in parts.items() if given.get(field) is not None}}
 
 
-def _flagged(word: str, shown: str, hide: Hide) -> str:
+def flagged(word: str, shown: str, hide: Hide) -> str:
     """A flag's name is read up to the first dot, so it stays where it ends in something strange."""
     return launch.headed(word, hide) if word.startswith("--") and not shown.startswith("--") else shown
 
 
 def see(document: Object) -> View:
     made = view(document, Allow())
-    token = _hiding(made)
+    token = hiding(made)
 
     def walk(part: Any) -> Any:
         if isinstance(part, list):

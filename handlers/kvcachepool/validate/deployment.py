@@ -17,7 +17,7 @@ from crds.kvcache import KVCacheBackend, ModelDeployment, Role
 from handlers.admission import flags
 from handlers.admission.decision import Violation
 from handlers.admission.view import Allow, View, view
-from handlers.kvcachepool import names, roles, transport
+from handlers.kvcachepool import masking, names, roles, transport
 from handlers.kvcachepool.engines.base import Engine
 from handlers.kvcachepool.inject import Settings
 from handlers.kvcachepool.refusal import Refused
@@ -56,8 +56,11 @@ def see(document: Object) -> View:
         return View({**shown, "problem": str(error)})
     for one in known.get("roles") or ():
         given = {"env": one.get("env") or [], "args": one.get("extraArgs") or [], "command": one.get("command") or []}
-        made = view({"spec": {"containers": [given]}}, Allow()).object["spec"]["containers"][0]
-        one |= {"env": made["env"], "extraArgs": made["args"], "command": made["command"]}
+        made = view({"spec": {"containers": [given]}}, Allow())
+        hide, (seen,) = masking.hiding(made), made.object["spec"]["containers"]
+        words = zip(given["args"], seen["args"], strict=True)
+        args = [masking.flagged(word, part, hide) for word, part in words]
+        one |= {"env": seen["env"], "extraArgs": args, "command": seen["command"]}
     return View({**shown, "spec": known, "frozen": _frozen(spec if isinstance(spec, Mapping) else {})})
 
 

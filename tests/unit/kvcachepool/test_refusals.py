@@ -116,7 +116,8 @@ TABLE: dict[str, tuple[Object, tuple[Object, ...], str, str, tuple[str, ...]]] =
     "R18 path with a slash": (mount("v", "/etc//gpustack/kvcache/"), STORE, "owned-path", f"{SERVER}.volumeMounts[0]",
                               ("v",)),
 
-                           "R18 path inside": (mount("v", f"{names.DIRECTORY}/{names.FILE}"), STORE, "owned-path", f"{SERVER}.volumeMounts[0]", ("v",)),
+                           "R18 path inside": (mount("v", f"{names.DIRECTORY}/{names.FILE}"), STORE,
+                        "owned-path", f"{SERVER}.volumeMounts[0]", ("v",)),
     "R19 nothing said": (launched(None, None, launch_args_forwarded="true"), STORE, "launch-unsaid", SERVER,
                          ("server", "command", "args")),
     "R20 args only": (launched(None, ["serve"]), STORE, "launch-entrypoint", f"{SERVER}.command",
