@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from handlers.admission import cache
-from handlers.admission.view import NO_HANDLERS, Allow, Maker, without_access
+from handlers.admission.view import NO_HANDLERS, Allow, Maker, is_plain, without_access
 
 MOST: Final = 256
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -61,6 +61,8 @@ class Glancer:
         self._parts: collections.OrderedDict[tuple[bytes, bytes, bytes], _Part] = collections.OrderedDict()
 
     def look(self, raw: bytes) -> Glance | None:
+        if not is_plain(raw) or any(piece[:1] in (b"u", b"/") for piece in raw.split(b"\\")[1:]):
+            return None  # an escape can spell what was looked for
         found = without_access(raw)
         try:
             pod: dict[str, Any] = dict(_fields(found.encoded))
@@ -86,8 +88,6 @@ class Glancer:
     def _made(self, encoded: bytes, annotations: bytes, labels: bytes, spec: bytes) -> _Part | None:
         """Raises MsgspecError for what is no Pod."""
         maker = Maker(self._allow, encoded)
-        if not maker.clean or any(piece[:1] == b"u" for piece in encoded.split(b"\\")[1:]):
-            return None  # an escape can spell what was looked for
         shown = maker.annotations(_strings(annotations)) if annotations else {}
         fields: dict[str, Any] = dict(_fields(spec))
         for key, value in fields.items():

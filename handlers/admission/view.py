@@ -97,7 +97,7 @@ def _inner(value: str | None, token: bytes) -> bytes:
 def view(pod: Object, allow: Allow) -> View:
     """The view of a Pod, or of anything that has Pod-like metadata and spec. The object itself is not changed."""
     encoded = msgspec.json.encode(pod)
-    found = without_access(encoded)
+    found = without_access(encoded) if is_plain(encoded) else WithoutAccess(encoded, "")
     if found.name:
         pod = msgspec.json.decode(found.encoded)
     maker = Maker(allow, encoded)
@@ -126,9 +126,9 @@ class WithoutAccess(NamedTuple):
 
 def without_access(encoded: bytes) -> WithoutAccess:
     """An object's JSON with the random name of its account's volume as a token: it tells one Pod from the next, and
-    nothing else. Left alone where it is not one name, and where not all strings are plain."""
+    nothing else. Left alone where it is not one name. Only for objects whose strings are plain."""
     names = set(_ACCESS.findall(encoded))
-    if len(names) != 1 or not is_plain(encoded):
+    if len(names) != 1:
         return WithoutAccess(encoded, "")
     (name,) = names
     return WithoutAccess(encoded.replace(name, ACCESS_TOKEN.encode()), name.decode())

@@ -179,7 +179,9 @@ class Validation:
 
 def backend_view(document: Object) -> View:
     """A CacheBackend without what an operator wrote for engines' environments and arguments: it may be secret."""
-    given = ((document.get("spec") or {}).get("integration") or {}).get("engineOverrides")
+    given: object = document
+    for part in ("spec", "integration", "engineOverrides"):
+        given = given.get(part) if isinstance(given, dict) else None
     if not isinstance(given, dict):
         return view(document, OWN)
     shown = copy.deepcopy(document)

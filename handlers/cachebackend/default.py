@@ -12,18 +12,22 @@ FIRST_EVENT_TIMEOUT = "5m"
 
 
 def defaults(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """JSON Patch operations on the object whose spec this is, in order."""
+    """JSON Patch operations on the object whose spec this is, in order.
+
+    Webhooks are asked before the schema is applied: what is not of its shape is left for it to refuse.
+    """
     found: list[dict[str, Any]] = []
     if spec.get("integration") is None:
         found.append(_add("/spec/integration", {}))
     observation = spec.get("observation")
     if observation is None:
         found.append(_add("/spec/observation", {"firstEventTimeout": FIRST_EVENT_TIMEOUT}))
-    elif observation.get("firstEventTimeout") is None:
+    elif isinstance(observation, dict) and observation.get("firstEventTimeout") is None:
         found.append(_add("/spec/observation/firstEventTimeout", FIRST_EVENT_TIMEOUT))
     autoscaling = spec.get("autoscaling")
     replicas = 1 if spec.get("replicas") is None else spec["replicas"]
-    if autoscaling is not None and autoscaling.get("minReplicas") is None and replicas >= 1:
+    scaled = isinstance(autoscaling, dict) and autoscaling.get("minReplicas") is None
+    if scaled and isinstance(replicas, int) and replicas >= 1:
         found.append(_add("/spec/autoscaling/minReplicas", replicas))
     return found
 

@@ -1,0 +1,413 @@
+"""The desk that answers reviews: when it reads live, what it does when reading fails, what it records and what not."""
+
+import asyncio
+import base64
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from crds.cachebackend import CACHE_BACKENDS
+from crds.inferencecache import CACHE_POLICIES
+from eventstore import envelope, events, store, subjects
+from handlers.admission import review
+from handlers.cachebackend.inject import Options
+from handlers.effects.cluster import ClusterError
+from handlers.outcome import Key
+from handlers.world import kinds
+from handlers.world.state import Known
+from subscribers.http import admission, recording
+from subscribers.kubernetes import narrow
+from tests.support import reviews
+from tests.support.worlds import SECOND, Teller
+from warmlog import systems
+
+PODS = "/mutate--v1-pod"
+CREATE_POLICY = "/validate-inferencecache-io-v1alpha1-cachepolicy"
+BACKEND: dict[str, Any] = {
+    "metadata": {"name": "kv", "namespace": "ml", "uid": "uid-kv"},
+    "spec": {
+        "runtime": "VLLM",
+        "engineSelector": {"matchLabels": {"serve": "qwen"}},
+        "observation": {"modelID": "m"},
+        "integration": {"engineOverrides": {"env": [{"name": "EXTRA", "value": "hunter2"}]}},
+    },
+}
+
+
+class House:
+    """A desk, and the cluster and log that it thinks it has."""
+
+    def __init__(self, *listed: str, told: bool = True) -> None:
+        self.tell = Teller(*listed)
+        self.cluster: dict[str, list[dict[str, Any]]] = {CACHE_BACKENDS: [], CACHE_POLICIES: []}
+        self.reads: list[tuple[str, str]] = []
+        self.trouble: Exception | None = None
+        self.gate: asyncio.Event | None = None
+        self.log: list[events.Decoded] = []
+        self.away: Exception | None = None
+        self.now = 0
+        self.recorder = recording.Recorder(self.append)
+        self.desk = admission.Desk(
+            systems.admitters(Options(subscriber_image="sub:1")),
+            world=lambda: self.tell.world,
+            live=self.live,
+            values=self.values,
+            recorder=self.recorder,
+            identity=admission.Identity("w", "1", "sha256:s"),
+            excluded=frozenset(("kube-system",)),
+            clock=lambda: self.now,
+        )
+        self.contact()
+
+    def contact(self) -> None:
+        self.tell.tell(subjects.WATCH, events.WatchContact(epoch=1))
+        self.now = self.tell.world.contact_ns
+
+    def seen(self, document: dict[str, Any]) -> None:
+        """What the log knows of a CacheBackend, tokens for its secrets; the API knows it whole."""
+        found = narrow.narrow(CACHE_BACKENDS, msgspec.json.encode(document))
+        self.tell.seen(CACHE_BACKENDS, found.object)
+        self.cluster[CACHE_BACKENDS] = [document]
+        self.contact()
+
+    async def live(self, kind: str, namespace: str) -> dict[Key, Known]:
+        self.reads.append((kind, namespace))
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.trouble is not None:
+            raise self.trouble
+        found = {}
+        for document in self.cluster[kind]:
+            one = narrow.narrow(kind, msgspec.json.encode(document))
+            shape = kinds.KINDS[kind].shape
+            found[Key(kind, namespace, one.name)] = Known(one.uid, "7", shape, 0, 0, one.value, one.problem)
+        return found
+
+    async def values(self, namespace: str, wanted: frozenset[str]) -> dict[str, str]:
+        known = {t: v for one in self.cluster[CACHE_BACKENDS] for t, v in narrow.values(one).items()}
+        return {token: known[token] for token in wanted & known.keys()}
+
+    async def append(self, event: envelope.Envelope) -> None:
+        if self.away is not None:
+            raise self.away
+        stored = store.Stored(len(self.log) + 1, self.now, event.subject, msgspec.json.encode(event))
+        decoded = events.decode(stored)
+        assert isinstance(decoded, events.Decoded)
+        self.log.append(decoded)
+
+    async def ask(self, path: str = PODS, document: dict[str, Any] | None = None, **request: Any) -> dict[str, Any]:
+        plural = {PODS: "pods", CREATE_POLICY: "cachepolicies"}.get(path, "cachebackends")
+        body = reviews.of(plural, document or reviews.ENGINE, **request)
+        answer: dict[str, Any] = json.loads(await self.desk.answer(path, msgspec.json.encode(body)))
+        assert (answer["kind"], answer["apiVersion"]) == ("AdmissionReview", "admission.k8s.io/v1")
+        response: dict[str, Any] = answer["response"]
+        assert response["uid"] == request.get("uid", "u")
+        return response
+
+    @property
+    def decided(self) -> list[events.AdmissionDecided]:
+        return [one.data for one in self.log if isinstance(one.data, events.AdmissionDecided)]
+
+
+def patch_of(response: dict[str, Any]) -> list[dict[str, Any]]:
+    return json.loads(base64.b64decode(response["patch"])) if "patch" in response else []
+
+
+@pytest.fixture
+def house() -> House:
+    return House(CACHE_BACKENDS)
+
+
+async def test_a_fresh_world_answers_alone(house: House) -> None:
+    house.seen(BACKEND)
+    response = await house.ask()
+    assert response["allowed"]
+    assert response["patchType"] == "JSONPatch"
+    assert house.reads == []
+    (told,) = house.decided
+    assert (told.verdict, told.check, told.live) == ("patched", "injected", {})
+    assert told.reads == {f"{CACHE_BACKENDS}/ml/*": 3}
+    assert told.owner == "ReplicaSet/qwen-7f9c8d7b6/6f3d2c1b"
+    assert house.log[0].stored.subject == "wl.admission.mpod%2Einferencecache%2Eio.ml.qwen-7f9c8d7b6-"
+
+
+async def test_the_second_pod_of_a_template_gets_what_the_first_got(house: House) -> None:
+    """Answered from what is remembered: the answer differs in its uid alone, the event in nothing else either."""
+    house.seen(BACKEND)
+    pods = [copy.deepcopy(reviews.ENGINE) for _ in range(3)]
+    for number, pod in enumerate(pods):
+        text = json.dumps(pod).replace("kube-api-access-x7k2p", f"kube-api-access-aaaa{number}")
+        pods[number] = json.loads(text)
+    answers = [await house.ask(document=pod, uid=str(number)) for number, pod in enumerate(pods)]
+    first = json.dumps(patch_of(answers[0]))
+    assert "kube-api-access-aaaa0" in first
+    for number in (1, 2):
+        assert json.dumps(patch_of(answers[number])) == first.replace("aaaa0", f"aaaa{number}")
+    told = [msgspec.structs.replace(one, review="", digest="") for one in house.decided]
+    assert told[0] == told[1] == told[2]
+
+
+async def test_what_was_remembered_is_forgotten_with_the_backend(house: House) -> None:
+    house.seen(BACKEND)
+    await house.ask(uid="1")
+    changed = copy.deepcopy(BACKEND)
+    changed["spec"]["lmCache"] = {"chunkSizeTokens": 8}
+    house.seen(changed)
+    again = patch_of(await house.ask(uid="2"))
+    assert "8" in [
+        one["value"] for op in again for one in as_list(op.get("value")) if one.get("name") == "LMCACHE_CHUNK_SIZE"
+    ]
+    house.tell.gone(CACHE_BACKENDS, "ml", "kv", uid="uid-kv")
+    house.cluster[CACHE_BACKENDS] = []
+    house.contact()
+    assert patch_of(await house.ask(uid="3")) == []
+
+
+def as_list(value: Any) -> list[dict[str, Any]]:
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
+
+
+async def test_values_behind_tokens_are_put_back_and_told_nowhere(house: House) -> None:
+    house.seen(BACKEND)
+    response = await house.ask()
+    assert "hunter2" in json.dumps(patch_of(response))
+    assert b"hunter2" not in house.log[0].stored.body
+    assert b"Qwen/Qwen3-32B" not in house.log[0].stored.body
+
+
+async def test_a_value_that_changed_since_is_read_with_its_object(house: House) -> None:
+    """The world has the token of the old value, which nobody has any more."""
+    house.seen(BACKEND)
+    changed = copy.deepcopy(BACKEND)
+    changed["spec"]["integration"]["engineOverrides"]["env"][0]["value"] = "hunter3"
+    house.cluster[CACHE_BACKENDS] = [changed]
+    assert "hunter3" in json.dumps(patch_of(await house.ask()))
+    assert house.reads == [(CACHE_BACKENDS, "ml")]
+    assert f"{CACHE_BACKENDS}/ml/*" in house.decided[0].live
+
+
+async def test_a_silent_watch_means_one_read_for_all_who_ask(house: House) -> None:
+    house.cluster[CACHE_BACKENDS] = [BACKEND]
+    house.now += 3 * SECOND + 1
+    house.gate = asyncio.Event()
+    asking = [asyncio.create_task(house.ask(uid=str(number))) for number in range(20)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    house.gate.set()
+    answers = await asyncio.gather(*asking)
+    assert house.reads == [(CACHE_BACKENDS, "ml")]
+    assert all(one["patchType"] == "JSONPatch" for one in answers)
+    known = house.decided[0].live[f"{CACHE_BACKENDS}/ml/kv"]
+    assert known["uid"] == "uid-kv"
+    assert "hunter2" not in json.dumps(known)
+
+
+async def test_a_kind_that_was_never_listed_is_read(house: House) -> None:
+    house = House()
+    house.cluster[CACHE_BACKENDS] = [BACKEND]
+    assert patch_of(await house.ask())
+    assert house.reads == [(CACHE_BACKENDS, "ml")]
+
+
+async def test_a_backend_that_the_log_has_not_seen_yet_is_found(house: House) -> None:
+    """`kubectl apply` of a CacheBackend and its engines in one go."""
+    house.cluster[CACHE_BACKENDS] = [BACKEND]
+    assert patch_of(await house.ask())
+    assert house.reads == [(CACHE_BACKENDS, "ml")]
+
+
+async def test_a_pod_that_nothing_selects_is_counted_and_not_told(house: House) -> None:
+    assert await house.ask() == {"uid": "u", "allowed": True}
+    assert (house.desk.unconcerned, house.log) == (1, [])
+
+
+async def test_nothing_is_read_for_pods_that_could_never_be_ours(house: House) -> None:
+    bare = {"metadata": {"name": "a", "namespace": "ml"}, "spec": {"containers": [{"name": "a", "image": "i"}]}}
+    house.now += 10 * SECOND
+    house.cluster[CACHE_BACKENDS] = [BACKEND]
+    assert await house.ask(document=bare) == {"uid": "u", "allowed": True}
+    assert await house.ask(uid="2", namespace="kube-system") == {"uid": "2", "allowed": True}
+    assert house.log == []
+
+
+async def test_forged_marks_come_off(house: House) -> None:
+    forged = copy.deepcopy(reviews.ENGINE)
+    forged["metadata"]["annotations"] = {"inferencecache.io/injected-by": "ml/kv"}
+    assert patch_of(await house.ask(document=forged)) == [{"op": "remove", "path": "/metadata/annotations"}]
+    assert house.decided[0].verdict == "patched"
+
+
+@pytest.mark.parametrize("trouble", [ClusterError(0, "NoAnswer", "refused"), ClusterError(403, "Forbidden", "may not")])
+async def test_a_failed_read_admits_the_pod_and_says_why(house: House, trouble: ClusterError) -> None:
+    house.now += 10 * SECOND
+    house.trouble = trouble
+    response = await house.ask()
+    assert response["allowed"]
+    assert "patch" not in response
+    assert str(trouble) in response["warnings"][0]
+    assert (house.decided[0].check, house.decided[0].verdict) == ("failed-open", "allowed")
+    assert house.decided[0].view["metadata"]["labels"]["serve"] == "qwen"
+
+
+async def test_a_slow_read_admits_the_pod_and_says_why(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "READ", 0.01)
+    house.now += 10 * SECOND
+    house.gate = asyncio.Event()
+    response = await house.ask()
+    assert "cannot be read within" in response["warnings"][0]
+    house.gate.set()
+
+
+async def test_the_deadline_is_the_systems_rule(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "DEADLINE", 0.01)
+    house.now += 10 * SECOND
+    house.gate = asyncio.Event()
+    response = await house.ask()
+    assert response["allowed"]
+    assert "no answer within" in response["warnings"][0]
+    house.gate.set()
+
+
+async def test_a_failed_look_for_what_is_missing_is_no_failure(house: House) -> None:
+    """The world is fresh and knows of no backend; the read was only to be sure."""
+    house.trouble = ClusterError(0, "NoAnswer", "refused")
+    assert await house.ask() == {"uid": "u", "allowed": True}
+    await asyncio.sleep(0)
+    assert house.desk.failed_lists == 1
+
+
+async def test_a_defect_of_ours_never_stops_a_pod(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.seen(BACKEND)
+    broken: Callable[..., Any] = lambda *asked: 1 / 0  # noqa: E731
+    monkeypatch.setattr(type(house.desk.admitters[PODS]), "decide", broken)
+    response = await house.ask()
+    assert response["allowed"]
+    assert "ZeroDivisionError" in response["warnings"][0]
+
+
+async def test_a_policy_is_refused_where_its_siblings_cannot_be_read(house: House) -> None:
+    house = House(CACHE_POLICIES)
+    policy = {"metadata": {"name": "p", "namespace": "ml"}, "spec": {}}
+    house.trouble = ClusterError(0, "NoAnswer", "refused")
+    response = await house.ask(CREATE_POLICY, policy, name="p")
+    assert not response["allowed"]
+    assert response["status"]["code"] == 403
+    assert "try again" in response["status"]["message"]
+    house.trouble = None
+    assert (await house.ask(CREATE_POLICY, policy, name="p", uid="2"))["allowed"]
+    house.cluster[CACHE_POLICIES] = [{"metadata": {"name": "alpha", "namespace": "ml"}, "spec": {}}]
+    response = await house.ask(CREATE_POLICY, policy, name="p", uid="3")
+    assert "CachePolicy alpha is the policy of this namespace" in response["status"]["message"]
+
+
+async def test_a_retry_gets_the_same_bytes(house: House) -> None:
+    house.seen(BACKEND)
+    body = msgspec.json.encode(reviews.of_pod())
+    first = await house.desk.answer(PODS, body)
+    house.tell.gone(CACHE_BACKENDS, "ml", "kv", uid="uid-kv")
+    house.cluster[CACHE_BACKENDS] = []
+    assert await house.desk.answer(PODS, body) == first
+    assert (len(house.log), house.desk.repeated) == (1, 1)
+
+
+async def test_a_retry_of_what_is_still_being_answered_waits_for_it(house: House) -> None:
+    house.now += 10 * SECOND
+    house.cluster[CACHE_BACKENDS] = [BACKEND]
+    house.gate = asyncio.Event()
+    body = msgspec.json.encode(reviews.of_pod())
+    asking = [asyncio.create_task(house.desk.answer(PODS, body)) for _ in range(2)]
+    await asyncio.sleep(0)
+    house.gate.set()
+    first, second = await asyncio.gather(*asking)
+    assert first == second
+    assert len(house.log) == 1
+
+
+async def test_a_dry_run_is_decided_and_not_recorded(house: House) -> None:
+    house.seen(BACKEND)
+    assert patch_of(await house.ask(dryRun=True))
+    assert patch_of(await house.ask(uid="2", dryRun=True))
+    assert house.log == []
+
+
+async def test_nats_away_answers_all_the_same_and_tells_later(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "AGAIN", 0.01)
+    house.seen(BACKEND)
+    house.away = store.Unavailable("no NATS")
+    for number in range(3):
+        assert patch_of(await house.ask(uid=str(number)))
+    assert (house.log, house.recorder.queued) == ([], 3)
+    house.away = None
+    assert await house.recorder.drain(1.0) == 0
+    assert sorted(one.review for one in house.decided) == ["0", "1", "2"]
+    assert (house.recorder.stored, house.recorder.queued_bytes) == (3, 0)
+
+
+async def test_what_waits_is_bounded_and_what_is_dropped_is_counted(house: House, monkeypatch: Any) -> None:
+    monkeypatch.setattr(recording, "MOST", 2)
+    house.seen(BACKEND)
+    house.away = store.Unavailable("no NATS")
+    for number in range(5):
+        assert patch_of(await house.ask(uid=str(number)))
+    assert (house.recorder.queued, house.recorder.dropped) == (2, 3)
+    assert await house.recorder.drain(0.0) == 2
+
+
+async def test_what_the_log_refuses_for_good_is_counted(house: House) -> None:
+    house.seen(BACKEND)
+    house.away = store.TooLarge("257 KiB")
+    assert patch_of(await house.ask())
+    await asyncio.sleep(0)
+    assert (house.recorder.refused, house.recorder.queued) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"", "no AdmissionReview"),
+        (b"[]", "no AdmissionReview"),
+        (b"{}", "no AdmissionReview"),
+        (b'{"apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u","operation":"CREATE"}}', "v1beta1"),
+        (b'{"apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE","object":[]}}', "no object"),
+        (b'{"apiVersion":"admission.k8s.io/v1","request":{"operation":"CREATE"}}', "uid"),
+        (b"[" * 100_000, "no AdmissionReview"),
+        (b"\xff\xfe", "no AdmissionReview"),
+    ],
+)
+async def test_what_is_no_review_is_said_in_one_line(house: House, body: bytes, told: str) -> None:
+    with pytest.raises(review.Malformed, match=told) as caught:
+        await house.desk.answer(PODS, body)
+    assert "\n" not in str(caught.value)
+    assert (house.desk.malformed, house.log) == (1, [])
+
+
+async def test_a_path_that_is_nobodys(house: House) -> None:
+    with pytest.raises(KeyError):
+        await house.desk.answer("/mutate", b"{}")
+
+
+async def test_an_update_tells_what_it_was_before(house: House) -> None:
+    """Deciding again needs the old object: an update refuses only what it introduces."""
+    path = "/validate-inferencecache-io-v1alpha1-cachebackend"
+    old = {**BACKEND, "spec": {**BACKEND["spec"], "replicas": 0, "autoscaling": {"maxReplicas": 1}}}
+    assert not (await house.ask(path, old, name="kv"))["allowed"]
+    response = await house.ask(path, old, name="kv", uid="2", operation="UPDATE", old=old)
+    assert response["allowed"]
+    assert house.decided[1].old["spec"]["replicas"] == 0
+    assert "hunter2" not in json.dumps(msgspec.to_builtins(house.decided))
+
+
+@pytest.mark.parametrize(
+    "spec", ["x", [], {"integration": "x"}, {"observation": []}, {"autoscaling": 1}, {"replicas": "1"}, None]
+)
+@pytest.mark.parametrize("verb", ["mutate", "validate"])
+async def test_what_no_schema_lets_through_is_answered(house: House, verb: str, spec: Any) -> None:
+    """Mutating webhooks are asked before the schema is applied: its own words are the better ones."""
+    document = {"metadata": {"name": "kv", "namespace": "ml"}, "spec": spec}
+    response = await house.ask(f"/{verb}-inferencecache-io-v1alpha1-cachebackend", document, name="kv")
+    if verb == "mutate":
+        assert response["allowed"]
