@@ -159,10 +159,13 @@ class Maker:
         return self.tokens.setdefault(value, f"⟦{len(self.tokens) + 1}⟧") if value else value
 
     def pod(self, pod: Object) -> Object:
+        """Tokens are numbered from the metadata on, in whatever order the parts come."""
+        given = pod.get("metadata")
+        metadata = self.metadata(given) if isinstance(given, dict) else self.plain(given)
         found: Object = {}
         for key, value in pod.items():
-            if key == "metadata" and isinstance(value, dict):
-                found[key] = self.metadata(value)
+            if key == "metadata":
+                found[key] = metadata
             elif key == "spec" and isinstance(value, dict):
                 found[key] = {name: self.part(name, part) for name, part in value.items()}
             else:
