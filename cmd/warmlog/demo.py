@@ -58,15 +58,16 @@ async def play(story: Engines, cluster: demokube.Cluster | None, count: int) -> 
         await cluster.start()
         await cluster.declare()
         await cluster.engines()
+        await cluster.explain()
     served = await story.warm(count * 2)
     turn, answer, at = await story.kill_engine(served)
     await story.kill_subscribers(count)
     await story.kill_nats(count)
     before = await cluster.outage(count // 2) if cluster else None
     await story.look_back(turn, answer, at)
+    await story.show_events()
     if cluster and before:
         await cluster.look_back(before)
-    await story.show_events()
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:

@@ -24,7 +24,8 @@ ABOUT: Final = f"cachebackend/{lab.TENANT}/{labobjects.BACKEND}"
 MARK: Final = "inferencecache.io/injected-by"
 FLAG: Final = "--kv-transfer-config"
 WIRED: Final = ("engine-a", "engine-b")  # vLLM's; engine-c is SGLang's and nobody's
-OUTAGE: Final = 1.5  # seconds
+OUTAGE: Final = 1.0  # seconds
+WIDTH: Final = 130
 #: A status follows within: a summary each second, and counts alone are written at most every 5 s.
 FOLLOWS: Final = 12.0
 
@@ -62,6 +63,7 @@ class Cluster:
     async def declare(self) -> None:
         self.story.step("kubectl apply: a CacheBackend for vLLM, then three engines, each a Deployment")
         told = await self.kube.kubectl.apply(labobjects.backend())
+        await self.kube.judged(CACHE_BACKENDS, lab.TENANT, labobjects.BACKEND)
         told += await self.kube.kubectl.apply(*(labobjects.deployment(spec) for spec in lab.ENGINES))
         self.story.say("\n".join(told))
         for spec in lab.ENGINES:
@@ -83,12 +85,28 @@ class Cluster:
         self.story.say(f"{took:.1f} s after the first prompt Ready is {ready['status']}: {ready['reason']}")
         await self._show()
 
+    async def explain(self) -> None:
+        """Why the CacheBackend is Ready, and why a Pod was wired: the events behind it, decided again."""
+        self.story.step("Ask why: what is shown is followed back to events, and decided again from them")
+        pod = f"pod/{lab.TENANT}/{self.lab.replicas[WIRED[0]]}"
+        asked = (
+            (ABOUT, ("Ready is True", "replica.observed", "decided again there: the same bytes")),
+            (pod, ("patched it: injected", f"-> CacheBackend {labobjects.BACKEND}", "decided again there: the same")),
+        )
+        answers = await asyncio.gather(*(self.story.tool("explain", about) for about, _ in asked))
+        for (about, wanted), told in zip(asked, answers, strict=True):
+            if missing := [words for words in wanted if words not in told]:
+                raise Wrong(f"warmlog explain {about} does not say {missing}: {told}")
+            self.story.say(f"$ warmlog explain {about}")
+            for line in gist(told):
+                self.story.say(line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…")
+
     async def outage(self, count: int) -> Before:
         """The API goes away under the controller and the webhook. The status that it showed before."""
         self.story.step("Kill Kubernetes' API server with -9 and start it again")
         await self._counted()
         await self._show()
-        before = Before(datetime.now(UTC), await self._status())
+        before = await self._still()
         await self.kube.server.away()
         since = asyncio.get_running_loop().time()
         served = await self.story.chat(count)
@@ -100,26 +118,32 @@ class Cluster:
             if condition["lastTransitionTime"] != old["lastTransitionTime"]:
                 raise Wrong(f"the outage changed a condition: {old} became {condition}")
         self.story.say("back: the same objects, no condition changed meanwhile")
-        await self._scaled()
+        await self.kube.kubectl.apply(labobjects.deployment(lab.ENGINES[1], replicas=2))
+        self.story.say("engine-b is scaled to 2")
         return before
 
-    async def _scaled(self) -> None:
+    async def _still(self) -> Before:
+        """A status that the log has too: its write was not just being told."""
+        while True:
+            status = await self._status()
+            await asyncio.sleep(0.3)
+            if status == await self._status():
+                return Before(datetime.now(UTC), status)
+
+    async def counted(self) -> None:
         """Watches and webhook are alive: one more Pod is wired, and counted."""
-        await self.kube.kubectl.apply(labobjects.deployment(lab.ENGINES[1], replicas=2))
-        loop = asyncio.get_running_loop()
-        started = loop.time()
 
         async def matched() -> bool:
             return (await self._status()).get("matchedEnginePods") == len(WIRED) + 1
 
         await self.lab.until(matched, what="the new Pod to be counted", within=FOLLOWS)
-        took = loop.time() - started
         for pod in await self.kube.find(core.PODS, lab.TENANT, "engine=engine-b"):
             self._wiring(lab.ENGINES[1], pod, quiet=True)
-        self.story.say(f"engine-b is scaled to 2, the new Pod is wired, and counted after {took:.1f} s")
+        self.story.say("the Pod that engine-b was scaled by is wired, and counted")
 
     async def look_back(self, before: Before) -> None:
         self.story.step("Ask about the past: the CacheBackend of before the outage")
+        await self.counted()
         words = ("replay", "--at", before.at.isoformat(), "--about", ABOUT)
         past = msgspec.json.decode(await self.story.tool(*words, "-o", "json"))
         then, found = canonical.encode(before.status), canonical.encode(past["object"]["written"]["status"])
@@ -200,3 +224,10 @@ class Cluster:
 def digest(body: bytes) -> str:
     """Enough of a hash to be compared by eye."""
     return f"sha256 {hashlib.sha256(body).hexdigest()[:12]}…"
+
+
+def gist(told: str) -> list[str]:
+    """Of what explain prints: Ready and its cause, or the decision; without what it all stood on."""
+    lines = told.partition("  it stood on:")[0].splitlines()[1:]
+    ready = next((number for number, line in enumerate(lines) if line.startswith("  Ready ")), 0)
+    return [line for line in lines[ready:] if "patch: " not in line]

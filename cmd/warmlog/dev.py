@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from crds import core
+from crds.cachebackend import CACHE_BACKENDS
 from handlers.effects.cluster import ClusterError
 from handlers.outcome import Key
 from warmlog import cli, flags, kubectl, lab, labkube, labobjects, link, manifests, natsserver, place, signals
@@ -113,6 +114,7 @@ async def begin(values: flags.Values, laboratory: lab.Lab, kube: labkube.Kube | 
 async def objects(kube: labkube.Kube, *, engines: bool) -> None:
     """A CacheBackend, and a Pod for each engine under the engine's name: what the engine publishes counts for it."""
     await kube.kubectl.apply(labobjects.backend())
+    await kube.judged(CACHE_BACKENDS, lab.TENANT, labobjects.BACKEND)
     for spec in lab.ENGINES if engines else ():
         try:
             await kube.objects.create(Key(core.PODS, lab.TENANT, spec.name), labobjects.pod(spec))

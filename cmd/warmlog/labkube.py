@@ -182,6 +182,14 @@ class Kube:
             raise LabError(f"there is no {kind} {namespace}/{name}")
         return found
 
+    async def judged(self, kind: str, namespace: str, name: str) -> None:
+        """Until the controller has written a status: the object is in the log, and Pods made from now on meet it."""
+
+        async def so() -> bool:
+            return bool((await self.get(kind, namespace, name)).get("status"))
+
+        await self.lab.until(so, what=f"a status of {name}")
+
 
 def chosen(given: str) -> Choice:
     """What an empty --kubernetes means. The flag was read by FLAG."""

@@ -29,8 +29,11 @@ CLUSTER = (
     "no CacheBackend selects it: admitted as it came",
     "Ready is False: AwaitingFirstKVEvent",
     "Ready is True: KVEventsObserved",
+    "$ warmlog explain cachebackend/team-a/chat",
+    "mpod.inferencecache.io patched it: injected",
+    "decided again there: the same bytes",
     "the same objects, no condition changed meanwhile",
-    "the new Pod is wired",
+    "the Pod that engine-b was scaled by is wired, and counted",
     "byte for byte what the API showed then",
     "matchedEnginePods: 2 -> 3",
 )
