@@ -24,7 +24,7 @@ def fact(stored: store.Stored) -> Fact:
         return Fact(stored.sequence, at, decoded.type or "?", stored.subject, f"passed over: {decoded.reason}")
     kind = decoded.envelope.type.removeprefix(envelope.PREFIX).rpartition(".v")[0]
     actor = "" if decoded.envelope.actor is msgspec.UNSET else str(decoded.envelope.actor)
-    return Fact(stored.sequence, at, kind, about(stored.subject), said(decoded.data), actor)
+    return Fact(stored.sequence, at, kind, about(stored.subject), said(decoded.data, stored.subject), actor)
 
 
 def about(subject: str) -> str:
@@ -39,10 +39,13 @@ def _plain(token: str) -> str:
         return token
 
 
-def said(data: events.Event) -> str:
+def said(data: events.Event, subject: str = "") -> str:
     match data:
         case events.ObjectSeen():
-            return _object(data.object) or f"as of resourceVersion {data.resource_version}"
+            return (
+                _object(data.object, runs=subject.startswith("wl.object.deployments%2E"))
+                or f"as of resourceVersion {data.resource_version}"
+            )
         case events.ObjectGone():
             return "is gone"
         case events.KindListed():
@@ -68,8 +71,8 @@ def said(data: events.Event) -> str:
     return ""
 
 
-def _object(document: dict[str, Any]) -> str:
-    """What of an object a reader looks for first."""
+def _object(document: dict[str, Any], *, runs: bool) -> str:
+    """What of an object a reader looks for first; `runs`: its replicas are Pods."""
     metadata, spec, status = (document.get(name) or {} for name in ("metadata", "spec", "status"))
     found = []
     if generation := metadata.get("generation"):
@@ -79,7 +82,7 @@ def _object(document: dict[str, Any]) -> str:
     for one in status.get("conditions") or ():
         if one.get("type") == "Ready":
             found.append(f"Ready {one.get('status')}")
-    if (replicas := spec.get("replicas")) is not None:
+    if runs and (replicas := spec.get("replicas")) is not None:
         found.append(f"{status.get('availableReplicas', 0)} of {replicas} replicas available")
     for name, value in (metadata.get("annotations") or {}).items():
         if name.endswith("/injected-by"):

@@ -26,12 +26,19 @@ RULES = ("failed-open", "failed-closed")
 Check = Callable[[World, store.Stored, events.AdmissionDecided], Iterable[str]]
 
 
+class Difference(NamedTuple):
+    """`what` is decision, or the verb of a write."""
+
+    what: str
+    line: str
+
+
 class Result(NamedTuple):
     decisions: int
     effects: int
     statuses: int
     rules: int
-    differences: list[str]
+    differences: list[Difference]
     world: World
 
 
@@ -54,30 +61,29 @@ def judge(log: list[store.Stored], *, incarnation: str, more: Check | None = Non
                 wanted[_position(data.position)].append(decoded)
             case events.SettingsSeen(role="webhook", settings=told):
                 settings[canonical.digest(told)] = told
-    world, differences = World(), list[str]()
+    world, differences = World(), list[Difference]()
     by_name = {one.name: one for one in systems.systems()}
 
     def look() -> None:
         for event in wanted.pop(world.sequence, []):
             if isinstance(event.data, events.AdmissionDecided):
                 counts["decisions"] += 1
-                differences.extend(_decision(event, event.data, world, settings))
+                differences.extend(Difference("decision", one) for one in _decision(event, event.data, world, settings))
                 if more is not None:
-                    differences.extend(more(world, event.stored, event.data))
+                    differences.extend(Difference("decision", one) for one in more(world, event.stored, event.data))
             elif isinstance(event.data, events.EffectApplied):
                 counts["effects"] += 1
                 counts["statuses"] += event.data.verb == "status"
-                differences.extend(_effect(event, event.data, world, by_name))
+                differences.extend(
+                    Difference(event.data.verb, one) for one in _effect(event, event.data, world, by_name)
+                )
 
     look()
     for stored in log:
         fold(world, stored, incarnation=incarnation)
         look()
-    differences += [
-        f"#{one.stored.sequence} stands on a position that is not in the log"
-        for many in wanted.values()
-        for one in many
-    ]
+    for one in (one for many in wanted.values() for one in many):
+        differences.append(Difference("position", f"#{one.stored.sequence} stands on one that is not in the log"))
     return Result(**counts, differences=differences, world=world)
 
 
