@@ -27,8 +27,8 @@ from handlers.world import kinds
 from handlers.world.state import Applied, Known, Listed, Replica, Skipped, World
 
 FOLD: Final = 1
-#: Of text, before JSON escapes it once more: at worst that doubles it, and an event takes 256 KiB.
-CHUNK: Final = 120 * 1024
+#: Of text: one piece is a slice of the loop, and JSON that escapes it once more must stay far below 256 KiB.
+CHUNK: Final = 60 * 1024
 
 
 class KeyframeError(ValueError):
