@@ -32,6 +32,7 @@ class Process:
 
     def __init__(self, name: str, child: asyncio.subprocess.Process, log: Path) -> None:
         self.name, self.child, self.log = name, child, log
+        self.patience = 6.0  # seconds from SIGTERM to SIGKILL
 
     @property
     def pid(self) -> int:
@@ -52,12 +53,12 @@ class Process:
             self.child.kill()
         await self.child.wait()
 
-    async def stop(self, patience: float = 6.0) -> int:
+    async def stop(self) -> int:
         """SIGTERM, and SIGKILL when that is not enough. The exit status."""
         if self.running:
             self.child.send_signal(signal.SIGTERM)
             try:
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(self.patience):
                     return await self.child.wait()
             except TimeoutError:
                 self.child.kill()

@@ -92,7 +92,9 @@ class Assets:
         return False
 
     async def _spawn(self, name: str, *words: str) -> Process:
-        return await self.lab.spawn(name, [str(self.bin / name), *words])
+        process = await self.lab.spawn(name, [str(self.bin / name), *words])
+        process.patience = 0.2  # an apiserver would wait for a minute, and nothing of it is needed again
+        return process
 
     def _files(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)

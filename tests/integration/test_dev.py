@@ -28,6 +28,7 @@ kind: CacheTenant
 metadata: {name: team-a, namespace: team-a}
 spec: {tenantID: team-a, quota: {maxIndexEntries: 100000}}
 """
+TOOLS = ("events", "replay", "lookup", "explain")
 PROMPT = ["--tenant-id=team-a", "--model-id=demo-model", "--token-ids=1..320"]
 
 
@@ -275,13 +276,13 @@ def documented() -> list[str]:
         line.strip().strip("`").partition("  #")[0].strip()
         for page in pages
         for line in page.read_text().splitlines()
-        if line.strip().strip("`").startswith(("warmlog events", "warmlog replay", "warmlog lookup"))
+        if line.strip().strip("`").startswith(tuple(f"warmlog {tool}" for tool in TOOLS))
     }
     cells = {
         cell.strip("`")
         for page in pages
         if page.suffix == ".md"
-        for cell in re.findall(r"`(warmlog (?:events|replay|lookup)[^`…]*)`", page.read_text())
+        for cell in re.findall(rf"`(warmlog (?:{'|'.join(TOOLS)})[^`…]*)`", page.read_text())
     }
     return sorted(line for line in lines | cells if "…" not in line and not line.endswith("\\") and "`" not in line)
 
