@@ -53,6 +53,8 @@ class Release(NamedTuple):
 
 
 RELEASES = [Release(**row) for row in json.loads(LIST.read_text())]
+#: Files around an engine's argument parser and its reader of a store's configuration.
+PARSERS = [Release(**row) for row in json.loads((LIST.parents[1] / "realparsers" / LIST.name).read_text())]
 
 
 def _sha256(path: Path) -> str:
@@ -60,9 +62,9 @@ def _sha256(path: Path) -> str:
 
 
 @functools.cache
-def _fetched() -> dict[str, str]:
+def _fetched(parsers: bool = False) -> dict[str, str]:
     """Fetch whatever is missing, once per run; what could not be had, by release."""
-    missing = [release for release in RELEASES if not release.here]
+    missing = [release for release in (PARSERS if parsers else RELEASES) if not release.here]
     if not missing:
         return {}
     order = [
@@ -82,7 +84,7 @@ def _fetched() -> dict[str, str]:
 
 def missing(release: Release) -> str:
     """Why the release's module cannot be had; empty when it can."""
-    return _fetched().get(str(release), "")
+    return _fetched(release in PARSERS).get(str(release), "")
 
 
 def require(release: Release) -> Path:
@@ -91,5 +93,5 @@ def require(release: Release) -> Path:
     if not why:
         return release.root
     if os.environ.get("WARMLOG_REQUIRE_REAL") == "1":
-        pytest.fail(f"WARMLOG_REQUIRE_REAL=1 and no publisher of {release}: {why}")
-    pytest.skip(f"needs the publisher of {release}: {why}")
+        pytest.fail(f"WARMLOG_REQUIRE_REAL=1 and no files of {release}: {why}")
+    pytest.skip(f"needs files of {release}: {why}")
