@@ -2,8 +2,8 @@
 
 kubernetes_asyncio finds the server and the credentials, and signs requests; nothing else of it is used: answers stay
 bytes (its models cost twenty times a narrow Struct), every call has a deadline (it has none), errors are raised for
-streams too. After a 401, or when a CA or client certificate file has changed, the connection is made anew, so exec
-plugins run again and rotated files are read.
+streams too. After a 401, or when the kubeconfig, a CA or a client certificate has changed, the connection is made anew,
+so exec plugins run again and rotated files are read.
 
 Rules: spec/kubernetes.md section 4, "Pitfalls of kubernetes_asyncio".
 """
@@ -77,6 +77,7 @@ class Client:
 
         settings = client.Configuration()
         settings.connection_pool_maxsize = 64
+        path = ""
         try:
             if not self._kubeconfig and not os.environ.get("KUBECONFIG") and _in_cluster():
                 config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
@@ -87,7 +88,7 @@ class Client:
         except Exception as error:  # loaders of files and plugins raise whatever they like
             raise Unconfigured(f"no cluster: {' '.join(str(error).split())}; give --kubeconfig") from None
         old, self._api = self._api, made
-        self._files = _stamps(settings.ssl_ca_cert, settings.cert_file, settings.key_file)
+        self._files = _stamps(path, settings.ssl_ca_cert, settings.cert_file, settings.key_file)
         self.made += 1
         if old is not None:
             await old.close()
@@ -171,11 +172,13 @@ class Client:
                 _request_timeout=timeout,
             )
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            if isinstance(error, aiohttp.ClientSSLError):
+                self._looked = 0.0  # perhaps the authority is another one by now
             raise _unanswered(error) from error
         return response
 
     async def _look(self) -> None:
-        """Whether a certificate file was rotated; looked at now and then."""
+        """Whether a file was rotated; looked at now and then."""
         now = asyncio.get_running_loop().time()
         if now - self._looked < LOOK:
             return

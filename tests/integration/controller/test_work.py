@@ -1,0 +1,111 @@
+"""From resources to status through real processes: what is made, counted, repaired and removed. Excluded: trouble
+(test_trouble), leaders (test_leaders)."""
+
+import asyncio
+
+from crds import cachebackend, core
+from eventstore import events
+from tests.support.controllerhouse import SPACE, House, condition, matched, path, until
+
+
+async def test_a_backend_becomes_a_workload_and_a_status(house: House) -> None:
+    await house.controller()
+    await house.leader()
+    await house.cache("a")
+    await house.status("a", condition("Ready", "RolloutInProgress"))
+    deployment = await house.get(core.DEPLOYMENTS, "a")
+    service = await house.get(core.SERVICES, "a")
+    assert deployment is not None
+    assert service is not None
+    assert deployment["metadata"]["ownerReferences"][0]["kind"] == "CacheBackend"
+    reasons = [one["reason"] for one in await house.all_of("events")]
+    assert reasons.count("EngineSelectorUnmatched") == 1
+    await house.audit()
+    effects = await house.effects()
+    assert {one.verb for one in effects} == {"apply", "status", "event"}
+    causes = [one.envelope.causationid for one in await house.told() if isinstance(one.data, events.EffectApplied)]
+    assert any(isinstance(cause, str) and cause.startswith("object.seen:") for cause in causes)
+
+
+async def test_pods_are_counted_and_counts_do_not_hurry(house: House) -> None:
+    await house.controller()
+    await house.cache("a", managed=False)
+    await house.status("a", matched(0))
+    began = len(await house.effects())
+    for number in range(20):
+        await house.pod(f"p{number}", serve="a")
+        await asyncio.sleep(0.02)
+    await house.status("a", matched(20), within=8)
+    for number in range(15):
+        await house.delete(core.PODS, f"p{number}")
+        await asyncio.sleep(0.02)
+    await house.status("a", matched(5), within=8)
+    await house.audit()
+    assert len(await house.effects()) - began <= 6
+
+
+async def test_what_somebody_changes_or_deletes_of_ours_comes_back(house: House) -> None:
+    await house.controller()
+    await house.cache("a")
+
+    async def made() -> bool:
+        return bool(await house.get(core.DEPLOYMENTS, "a")) and bool(await house.get(core.SERVICES, "a"))
+
+    await until(made)
+    await house.delete(core.SERVICES, "a")
+    deployment = await house.get(core.DEPLOYMENTS, "a")
+    assert deployment is not None
+    containers = deployment["spec"]["template"]["spec"]["containers"]
+    changed = [{**containers[0], "image": "somebody/elses:1"}]
+    await house.merge(core.DEPLOYMENTS, "a", {"spec": {"template": {"spec": {"containers": changed}}}})
+
+    async def repaired() -> bool:
+        found = await house.get(core.DEPLOYMENTS, "a")
+        assert found is not None
+        right = found["spec"]["template"]["spec"]["containers"] == containers
+        return right and bool(await house.get(core.SERVICES, "a"))
+
+    await until(repaired)
+    await house.audit()
+
+
+async def test_a_foreign_service_of_the_name_is_left_alone_and_the_status_is_written_all_the_same(house: House) -> None:
+    body = {
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": SPACE},
+        "spec": {"selector": {"somebody": "else"}, "ports": [{"port": 80}]},
+    }  # fmt: skip
+    await house.api.request("POST", path(core.SERVICES), body)
+    await house.controller()
+    await house.cache("a")
+    await house.status("a", condition("Ready", "RolloutInProgress"))
+    service = await house.get(core.SERVICES, "a")
+    assert service is not None
+    assert service["spec"]["selector"] == {"somebody": "else"}
+    await house.audit()
+
+
+async def test_kinds_that_are_installed_later_are_found(empty_house: House) -> None:
+    await empty_house.spaces()
+    controller = await empty_house.controller()
+    await empty_house.leader()
+
+    async def missed() -> bool:
+        return "kind-not-served" in controller.said()
+
+    await until(missed)
+    await empty_house.install()
+    await empty_house.cache("a")
+    assert await empty_house.status("a", condition("Ready", "RolloutInProgress")) < 6
+    await empty_house.audit()
+    assert "Traceback" not in controller.said()
+
+
+async def test_a_backend_that_goes_takes_its_workload_along(house: House) -> None:
+    await house.controller()
+    await house.cache("a")
+    await house.status("a", condition("Ready", "RolloutInProgress"))
+    await house.delete(cachebackend.CACHE_BACKENDS, "a")
+    await house.cache("b")
+    await house.status("b", condition("Ready", "RolloutInProgress"))
+    await house.audit()
+    assert [one["metadata"]["name"] for one in await house.all_of(cachebackend.CACHE_BACKENDS)] == ["b"]
