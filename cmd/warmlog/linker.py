@@ -42,14 +42,14 @@ LARGEST_MARKER: Final = 1 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pairs", nargs="+", metavar="SOURCE=PLACE", help="what belongs where")
+    parser.add_argument("pairs", nargs="*", metavar="SOURCE=PLACE", help="what belongs where")
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:
     logs.configure(role="linker", form=values["log-format"], level=values["log-level"])
     os.umask(0)  # a place is the Pod's own: whoever the engine runs as may write there
     pairs = [word.partition("=") for word in arguments.pairs]
-    if any(not source or not target for source, _, target in pairs):
+    if not pairs or any(not source or not target for source, _, target in pairs):
         raise flags.UsageError("write SOURCE=PLACE, two absolute paths")
     for source, _, target in pairs:
         link(source, target, values)

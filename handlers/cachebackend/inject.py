@@ -144,7 +144,7 @@ def engine_of(pod: Object, runtime: str) -> Object:
     name = adapters.ENGINES.get(runtime, "")
     if (found := podedit.named(given, name)) is not None:
         return found
-    others = [one for one in given if one.get("name") != names.SUBSCRIBER]
+    others = [one for one in given if one.get("name") not in names.SIDECARS]
     if len(others) != 1:
         raise Declined("engine", f"which of {len(given)} containers is the engine? Name it {name}")
     return others[0]

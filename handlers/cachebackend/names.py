@@ -21,5 +21,7 @@ BACKEND_TYPE: Final = "inferencecache.io/backend-type"
 KERNEL_CHECK_VALUES: Final = ("", "auto", "report-only", "strict", "off")
 
 SUBSCRIBER: Final = "kvevent-subscriber"
+#: Containers that webhooks of ours put beside an engine: none of them is one.
+SIDECARS: Final = frozenset((SUBSCRIBER, "mcv"))
 KERNEL_CHECK_CONTAINER: Final = "lmcache-kernel-check"
 MP_WORKER: Final = "lmcache-mp-worker"

@@ -23,12 +23,13 @@ from handlers.admission.view import Allow, View, view
 from handlers.kernelcache import (
     capture,
     config,
+    environment,
     factors,
     identity,
     inject,
     names,
     naming,
-    options,
+    path,
     placement,
     selection,
 )
@@ -53,13 +54,12 @@ ALLOW: Final = Allow(
     ),
     env=frozenset(
         (
-            *(names.CACHE_ROOT, "XDG_CACHE_HOME", "HOME", *factors.VARIABLES),
+            *(*path.ROOTS, *factors.VARIABLES),
             *("MCV_CAPTURE_MODE", names.CAPTURE_CONFIG, "MCV_READINESS_CONFIG", "MCV_RUNTIME_INFO"),
             *("MCV_REPORTER_ACCESS_FILE", "MCV_KUBERNETES_CA_FILE", "MCV_REGISTRY_ACCESS_FILE"),
             *("MCV_REGISTRY_ALLOWED_ENDPOINT", "MCV_REGISTRY_CA_FILE"),
         )
     ),
-    flags=frozenset(options.FACTORS),
 )
 #: Where the view holds the identity.
 FACTS: Final = "kernelCache"
@@ -87,6 +87,7 @@ class Pods:
         if concerns(document):
             namespace = str((document.get("metadata") or {}).get("namespace") or "")
             made.object[FACTS] = msgspec.to_builtins(identity.of(bare(document), namespace))
+            _rooted(document, made.object)
         return made
 
     def concerned(self, question: Question, world: Reader) -> bool:
@@ -99,6 +100,20 @@ class Pods:
     def decide(self, question: Question, world: Reader) -> Decision:
         standing = config.standing(world, self.options.kserve_namespace)
         return decide(question, world, standing, self.options)
+
+
+def _rooted(document: Object, shown: Object) -> None:
+    """Variables that say where a cache lies, with the values that they refer to: those are tokens in a view. Nothing
+    here changes a variable of the Pod."""
+    for real, seen in zip(podedit.containers(document), podedit.containers(shown), strict=True):
+        if any("$" in str(one.get("value") or "") for one in real.get("env") or () if one.get("name") in path.ROOTS):
+            values = environment.read(real).values
+            seen["env"] = [
+                {**one, "value": values[one["name"]]}
+                if one.get("name") in path.ROOTS and one["name"] in values
+                else one
+                for one in seen["env"]
+            ]
 
 
 def concerns(pod: Object) -> bool:

@@ -20,6 +20,8 @@ from handlers.kernelcache import environment, identity, names
 from handlers.outcome import Object
 
 LONGEST: Final = 4096
+#: Variable -> what the engine appends to it, the first that is set counts.
+ROOTS: Final = {names.CACHE_ROOT: "", "XDG_CACHE_HOME": "/vllm", "HOME": "/.cache/vllm"}
 _RESERVED: Final = (
     "/proc", "/sys", "/dev", "/etc", "/run/secrets", "/var/run/secrets", "/var/run/gkm", "/run/gkm", "/mnt/models",
 )  # fmt: skip
@@ -66,7 +68,7 @@ def _container(name: str | None, pod: Object) -> Object:
 def cache_root(container: Object) -> str:
     """Where the engine of this container keeps its cache. Raises PathError where a manifest does not tell."""
     seen = environment.read(container)
-    for name, below in ((names.CACHE_ROOT, ""), ("XDG_CACHE_HOME", "/vllm"), ("HOME", "/.cache/vllm")):
+    for name, below in ROOTS.items():
         if name in seen.references:
             raise PathError("path-unresolved", f"{name} is not in the manifest: name containerPath explicitly")
         value = seen.values.get(name)
