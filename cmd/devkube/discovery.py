@@ -74,7 +74,7 @@ def resource_list(catalog: Catalog, group_name: str, version: str) -> Object:
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": served[0].group_version, "resources": rows}
 
 
-def aggregated(catalog: Catalog, *, core: bool, version: str) -> Object:
+def aggregated(catalog: Catalog, *, core: bool) -> Object:
     """GET /api (core) or /apis with Accept …;as=APIGroupDiscoveryList: everything in one answer."""
     served: dict[tuple[str, str], list[Resource]] = {}
     for one in catalog:
@@ -96,7 +96,7 @@ def aggregated(catalog: Catalog, *, core: bool, version: str) -> Object:
     ]
     return {
         "kind": "APIGroupDiscoveryList",
-        "apiVersion": f"apidiscovery.k8s.io/{version}",
+        "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {},
         "items": items,
     }

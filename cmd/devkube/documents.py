@@ -12,7 +12,7 @@ from devkube.calls import Call, Reply
 from devkube.errors import method_not_allowed, no_such_path
 from devkube.kinds import Catalog, Object
 from devkube.negotiation import JSON
-from devkube.openapi import OpenApi
+from devkube.openapi import INFO, OpenApi
 from devkube.routes import Route
 
 VERSION: Final = {
@@ -65,14 +65,14 @@ class Documents:
         accept = call.headers.get("accept", "")
         content_type = JSON
         if path in ("/api", "/apis"):
-            form = negotiation.discovery(accept)
-            content_type = form.content_type
-            found = self._kept.get(f"{path} {form.version}", lambda: self._root(path, form.version))
+            whole = negotiation.aggregated(accept)
+            content_type = negotiation.AGGREGATED if whole else JSON
+            found = self._kept.get(f"{path} {whole}", lambda: self._root(path, whole=whole))
         elif path == "/openapi/v2" and OPENAPI_V2 in accept:
             return Reply(200, (NOTHING_V2,), f"{OPENAPI_V2}.v1.0+protobuf")
         elif parts[0] == "openapi":
             if not negotiation.accepts_json(accept):
-                raise negotiation.not_acceptable((JSON,))
+                raise negotiation.not_acceptable(JSON)
             found = self._kept.get(path, lambda: self._specification(parts[1:]))
         else:
             found = self._kept.get(path, lambda: self._resources(parts))
@@ -81,14 +81,14 @@ class Documents:
             return Reply(304, (), content_type, headers)
         return Reply(200, (found.raw,), content_type, headers)
 
-    def _root(self, path: str, version: str) -> Object:
-        if version:
-            return discovery.aggregated(self._catalog, core=path == "/api", version=version)
+    def _root(self, path: str, *, whole: bool) -> Object:
+        if whole:
+            return discovery.aggregated(self._catalog, core=path == "/api")
         return discovery.api_versions(self.address) if path == "/api" else discovery.group_list(self._catalog)
 
     def _specification(self, parts: list[str]) -> Object:
         if parts == ["v2"]:
-            return self._openapi.v2()
+            return {"swagger": "2.0", "info": INFO, "paths": {}, "definitions": {}}
         return self._openapi.v3("/".join(parts[1:])) if len(parts) > 1 else self._openapi.index()
 
     def _resources(self, parts: list[str]) -> Object:

@@ -8,15 +8,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-import msgspec
-
 from devkube import negotiation, routes, tables
 from devkube.calls import Call, Live, Reply, refused, warning_headers
 from devkube.clock import Clock
 from devkube.documents import Documents
 from devkube.errors import StatusError, internal
 from devkube.kinds import Catalog, Resource
-from devkube.negotiation import JSON, YAML, Output
+from devkube.negotiation import JSON, Form
 from devkube.requests import Answer, Event, Listing, Request, Stream, User
 from devkube.routes import Route
 
@@ -72,9 +70,9 @@ class Frontend:
             return self.documents.answer(call, route)
         resource = routes.find(self._catalog, route)
         accept = call.headers.get("accept", "")
-        output = negotiation.output(accept, stream=route.verb == "watch")
-        include = negotiation.include_object(call.query.get("includeObject", "")) if output.form else "Metadata"
-        render = _renderer(resource, output, include, self._clock) if route.verb == "watch" else _plain
+        form = negotiation.output(accept, stream=route.verb == "watch")
+        include = negotiation.include_object(call.query.get("includeObject", "")) if form else "Metadata"
+        render = _renderer(resource, form, include, self._clock) if route.verb == "watch" else _plain
         body = await call.read() if call.read is not None and route.verb not in ("get", "list", "watch") else b""
         media = JSON
         if body or route.verb in ("create", "update", "patch"):
@@ -97,29 +95,18 @@ class Frontend:
             return refused(error, request.warnings)
         if isinstance(answer, Stream):
             return Live(answer, render)
-        pretty = output.pretty or negotiation.wants_pretty(call.query.get("pretty"), call.headers.get("user-agent", ""))
-        pieces = _pieces(answer, output, include, self._clock.now().timestamp())
-        pieces = _styled(pieces, output.media, pretty=pretty)
-        return Reply(answer.status, pieces, output.media, tuple(warning_headers(answer.warnings)))
+        pieces = _pieces(answer, form, include, self._clock.now().timestamp())
+        return Reply(answer.status, pieces, JSON, tuple(warning_headers(answer.warnings)))
 
 
-def _pieces(answer: Answer, output: Output, include: negotiation.Include, now: float) -> Iterable[bytes]:
+def _pieces(answer: Answer, form: Form, include: negotiation.Include, now: float) -> Iterable[bytes]:
     body = answer.body
     if isinstance(body, Listing):
-        return tables.listing(body, output, include=include, now=now) if output.form else tables.plain(body)
+        return tables.listing(body, form, include=include, now=now) if form else tables.plain(body)
     raw = answer.json()
-    if output.form and answer.resource is not None:
-        return (tables.one(answer.resource, raw, output, include=include, now=now),)
+    if form and answer.resource is not None:
+        return (tables.one(answer.resource, raw, form, include=include, now=now),)
     return (raw,)
-
-
-def _styled(pieces: Iterable[bytes], media: str, *, pretty: bool) -> Iterable[bytes]:
-    if media == YAML:
-        import yaml  # people ask for it, programs do not
-
-        plain = msgspec.json.decode(b"".join(pieces))
-        return (yaml.safe_dump(plain, default_flow_style=False, allow_unicode=True).encode(),)
-    return (msgspec.json.format(b"".join(pieces), indent=2) + b"\n",) if pretty else pieces
 
 
 def _plain(batch: Sequence[Event]) -> bytes:
@@ -128,20 +115,20 @@ def _plain(batch: Sequence[Event]) -> bytes:
 
 
 def _renderer(
-    resource: Resource, output: Output, include: negotiation.Include, clock: Clock
+    resource: Resource, form: Form, include: negotiation.Include, clock: Clock
 ) -> Callable[[Sequence[Event]], bytes]:
-    if not output.form:
+    if not form:
         return _plain
     # Of a Table only the first event carries the columns' definitions.
-    headers = output.form == "Table"
-    tables.event(resource, output, include=include, now=0, headers=headers)  # its 406 now and not in the stream
+    headers = form == "Table"
+    tables.event(resource, form, include=include, now=0, headers=headers)  # its 406 now and not in the stream
 
     def render(batch: Sequence[Event]) -> bytes:
         nonlocal headers
         now, lines = clock.now().timestamp(), []
         for event in batch:
-            form = (output.form, output.version, include, headers, resource.group_version)
-            lines.append(event.line(form, tables.event(resource, output, include=include, now=now, headers=headers)))
+            key = (form, include, headers, resource.group_version)
+            lines.append(event.line(key, tables.event(resource, form, include=include, now=now, headers=headers)))
             headers = headers and event.type == "ERROR"
         return b"".join(lines)
 

@@ -3,7 +3,6 @@
     an owner is gone        so are its dependents (`collecting`)
     a namespace             gets ServiceAccount default and ConfigMap kube-root-ca.crt; when it ends, so does all in it
     a CRD                   is served from its first write on; when it ends, its objects end before it
-    a ClusterRole           whose aggregationRule selects others holds their rules
 
 It hears every write from the store and acts afterwards through the verbs, as a client would: what a finalizer or a
 webhook holds up is tried again.
@@ -13,8 +12,6 @@ import asyncio
 import logging
 from typing import Final, Protocol
 
-from devkube.access import aggregation
-from devkube.access.rbac import CLUSTER_ROLES
 from devkube.collecting import Collector
 from devkube.deleting import CRD_CLEANUP, CRDS
 from devkube.errors import StatusError
@@ -70,8 +67,6 @@ class Lifecycle:
             self._gone(after)
         if after.key == CRDS:
             self._defined(change)
-        elif after.key == CLUSTER_ROLES:
-            self._do("gather", CLUSTER_ROLES)
         elif after.key == "namespaces":
             if change.type == "ADDED":
                 self._do("namespace", after.name)
@@ -118,7 +113,6 @@ class Lifecycle:
             "namespace": self._furnish,
             "empty": self._empty,
             "close": self._close,
-            "gather": self._gather,
         }
         while True:
             await self._work.wait()
@@ -194,10 +188,3 @@ class Lifecycle:
         finalizers = crd["metadata"].get("finalizers") or ()
         if own is not None and CRD_CLEANUP in finalizers:
             await self._steward.patch(own, stored, {"finalizers": [one for one in finalizers if one != CRD_CLEANUP]})
-
-    async def _gather(self, key: str) -> None:
-        """Aggregated ClusterRoles hold the rules of those they select."""
-        resource = self._catalog.stored_as(key)
-        if resource is not None:
-            for role in aggregation.changes(map(load, self._store.select(key))):
-                await self._steward.ask("update", resource, "", role["metadata"]["name"], role)

@@ -1,11 +1,9 @@
-"""OpenAPI of what is served: version 3 per group and version, and version 2 as one document, both from the catalog.
+"""OpenAPI v3 of what is served, a document per group and version, from the catalog.
 
 kubectl reads it for `explain`, for client-side apply (merge keys) and to learn that a PATCH knows `fieldValidation`.
 Built-in types come from the one schema document that also validates them, with what JSON Schema says differently
 translated back; types of CRDs are their own schema with apiVersion, kind and metadata put in, as upstream publishes
-them.
-
-Left out: protobuf forms, parameters' descriptions, operations that this server has not.
+them. Left out: version 2 (but for the empty document that kubectl asks for), parameters of reads, operation ids.
 """
 
 import hashlib
@@ -14,18 +12,21 @@ from typing import Any, Final
 
 import msgspec
 
+from devkube.builtin.document import document
 from devkube.errors import no_such_path
-from devkube.kinds import Catalog, Object, Resource
-from devkube.openapi_paths import paths_of
+from devkube.kinds import Catalog, Object, Resource, Subresource
+from devkube.negotiation import JSON, PATCHES, YAML
 from devkube.schema import Node
 
 INFO: Final = {"title": "Kubernetes", "version": "v1.36.0"}
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 GVK: Final = "x-kubernetes-group-version-kind"
-V3: Final = "#/components/schemas/"
-V2: Final = "#/definitions/"
+PREFIX: Final = "#/components/schemas/"
 #: Every document has these, whatever its resources refer to.
-ALWAYS: Final = tuple(META + kind for kind in ("ObjectMeta", "ListMeta", "Status", "DeleteOptions", "Patch"))
+ALWAYS: Final = tuple(META + kind for kind in ("ObjectMeta", "ListMeta", "Status", "DeleteOptions"))
+_ON_ONE: Final = {"get": "get", "update": "put", "patch": "patch", "delete": "delete"}
+_ON_ALL: Final = {"list": "get", "create": "post", "deletecollection": "delete"}
+_OPTIONS: Final = ("dryRun", "fieldManager", "fieldValidation", "force")
 
 
 class OpenApi:
@@ -33,7 +34,7 @@ class OpenApi:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._names: dict[int, dict[tuple[str, str, str], str]] = {}
+        self._names: dict[tuple[str, str, str], str] = {}
 
     def index(self) -> Object:
         """GET /openapi/v3: where each group and version has its document."""
@@ -52,68 +53,74 @@ class OpenApi:
         served = [one for one in self._catalog if _path(one) == path]
         if not served:
             raise no_such_path()
-        return {
-            "openapi": "3.0.0",
-            "info": INFO,
-            "paths": paths_of(served, self._name, V3),
-            "components": {
-                "schemas": self._schemas(served, V3),
-                "securitySchemes": {"BearerToken": {"type": "apiKey", "in": "header", "name": "authorization"}},
-            },
+        paths = {where: item for one in served for where, item in self._paths(one)}
+        schemas = {"schemas": self._schemas(served)}
+        return {"openapi": "3.0.0", "info": INFO, "paths": dict(sorted(paths.items())), "components": schemas}
+
+    def _paths(self, one: Resource) -> Iterator[tuple[str, Object]]:
+        base = f"/{_path(one)}/{'namespaces/{namespace}/' if one.namespaced else ''}{one.plural}"
+        if one.namespaced and "list" in one.verbs:
+            yield f"/{_path(one)}/{one.plural}", self._item(one, None, ("list",), _ON_ALL)
+        yield base, self._item(one, None, one.verbs, _ON_ALL)
+        yield f"{base}/{{name}}", self._item(one, None, one.verbs, _ON_ONE)
+        for sub in one.subresources.values():
+            yield f"{base}/{{name}}/{sub.name}", self._item(one, sub, sub.verbs, {**_ON_ONE, "create": "post"})
+
+    def _item(
+        self, resource: Resource, sub: Subresource | None, has: tuple[str, ...], possible: Mapping[str, str]
+    ) -> Object:
+        return {method: self._operation(resource, sub, verb) for verb, method in possible.items() if verb in has}
+
+    def _operation(self, resource: Resource, sub: Subresource | None, verb: str) -> Object:
+        gvk = _kind(resource, sub) if sub else (resource.group, resource.version, resource.kind)
+        answer = (*gvk[:2], resource.listing) if verb == "list" else gvk
+        schema = {"schema": {"$ref": PREFIX + self._name(*answer)}}
+        takes: tuple[str, ...] = (JSON, YAML) if verb in ("create", "update") else ()
+        if verb == "patch":
+            takes = tuple(one for one in PATCHES if not (resource.custom and "strategic" in one))
+        operation: Object = {
+            "parameters": [{"name": one, "in": "query", "schema": {"type": "string"}} for one in _OPTIONS if takes],
+            "responses": {"200": {"description": "OK", "content": {JSON: schema}}},
+            "x-kubernetes-action": verb,
+            GVK: dict(zip(("group", "version", "kind"), gvk, strict=True)),
         }
+        if takes:
+            operation["requestBody"] = {"required": True, "content": dict.fromkeys(takes, schema)}
+        return operation
 
-    def v2(self) -> Object:
-        served = list(self._catalog)
-        paths: Object = {}
-        for one in served:
-            if "patch" in one.verbs:
-                paths |= paths_of([one], self._name, V2)
-        return {"swagger": "2.0", "info": INFO, "paths": paths, "definitions": self._schemas(served, V2)}
-
-    def _schemas(self, served: list[Resource], prefix: str) -> Object:
+    def _schemas(self, served: list[Resource]) -> Object:
         """What the resources are and everything that refers to, by definition name."""
-        document = self._builtin_document()
-        wanted = [name for name in ALWAYS if name in document]
-        made: Object = {META + "Patch": {"type": "object", "description": "A patch, see the content types."}}
+        builtin, wanted, made = document()["$defs"], list(ALWAYS), dict[str, Any]()
         for one in served:
             if one.custom:
-                made[self._name(one.group, one.version, one.kind)] = custom_schema(one, prefix)
-                made[self._name(one.group, one.version, one.listing)] = custom_list_schema(one, prefix)
-            kinds = [(one.group, one.version, one.kind), (one.group, one.version, one.listing)]
-            for sub in one.subresources.values():
-                kinds.append((sub.group, sub.version, sub.kind) if sub.version else (one.group, one.version, sub.kind))
-            wanted += [self._name(*kind) for kind in kinds]
+                made[self._name(one.group, one.version, one.kind)] = custom_schema(one)
+                made[self._name(one.group, one.version, one.listing)] = _custom_list(one)
+            wanted += [self._name(one.group, one.version, kind) for kind in (one.kind, one.listing)]
+            wanted += [self._name(*_kind(one, sub)) for sub in one.subresources.values()]
         while wanted:
             name = wanted.pop()
-            if name not in made and name in document:
-                made[name] = translate(document[name], prefix)
-                wanted += references(document[name])
+            if name not in made and name in builtin:
+                made[name] = translate(builtin[name])
+                wanted += _references(builtin[name])
         return dict(sorted(made.items()))
 
     def _name(self, group: str, version: str, kind: str) -> str:
         """The definition's name: Go's package path of a built-in type, the reversed group of a custom one."""
-        return self._builtin_name(group, version, kind) or ".".join((*reversed(group.split(".")), version, kind))
-
-    def _builtin_name(self, group: str, version: str, kind: str) -> str | None:
-        document = self._builtin_document()
-        names = self._names.get(id(document))
-        if names is None:
-            names = self._names[id(document)] = {}
-            for name, node in document.items():
+        if not self._names:
+            for name, node in document()["$defs"].items():
                 for gvk in node.get(GVK, ()):
-                    names.setdefault((gvk["group"], gvk["version"], gvk["kind"]), name)
-        return names.get((group, version, kind))
-
-    def _builtin_document(self) -> Node:
-        for one in self._catalog:
-            found: Node | None = one.rules.schema.document.get("$defs") if not one.custom else None
-            if found:
-                return found
-        return {}
+                    self._names.setdefault((gvk["group"], gvk["version"], gvk["kind"]), name)
+        known = self._names.get((group, version, kind))
+        return known or ".".join((*reversed(group.split(".")), version, kind))
 
 
-def translate(node: Node, prefix: str) -> Object:
-    """A node of the built-in document as OpenAPI: no null types, references as the version of OpenAPI writes them."""
+def _kind(resource: Resource, sub: Subresource) -> tuple[str, str, str]:
+    group, version = (sub.group, sub.version) if sub.version else (resource.group, resource.version)
+    return group, version, sub.kind
+
+
+def translate(node: Node) -> Object:
+    """A node of the built-in document as OpenAPI: no null types, open objects, references as OpenAPI writes them."""
     out: Object = {}
     for key, value in node.items():
         if key == "$ref":
@@ -121,97 +128,71 @@ def translate(node: Node, prefix: str) -> Object:
         if key == "type" and isinstance(value, list):
             out[key] = next(one for one in value if one != "null")
         elif key == "properties":
-            out[key] = {name: _property(name, child, prefix) for name, child in value.items()}
+            out[key] = {name: translate(child) for name, child in value.items()}
+            for name in out[key].keys() & {"apiVersion", "kind"}:
+                out[key][name].pop("enum", None)  # the validator's, not upstream's
         elif key in ("items", "additionalProperties") and isinstance(value, Mapping):
-            out[key] = translate(value, prefix)
+            out[key] = translate(value)
         elif key in ("oneOf", "anyOf", "allOf"):
-            out[key] = [translate(one, prefix) for one in value]
-        elif key == "additionalProperties" and value is False:
-            continue  # strictness is the validator's; upstream publishes open objects
-        else:
+            out[key] = [translate(one) for one in value]
+        elif key != "additionalProperties" or value is not False:
             out[key] = value
     if [one.get("type") for one in out.get("oneOf", ())] == ["string", "integer"]:
         out["format"] = "int-or-string"
-        if prefix == V2:
-            out = {"type": "string", **{k: v for k, v in out.items() if k != "oneOf"}}
     if "$ref" not in node:
         return out
-    reference = {"$ref": prefix + node["$ref"].rsplit("/", 1)[1]}
-    # Beside a reference OpenAPI 3 ignores everything, so upstream wraps it; version 2 keeps both.
-    return reference | out if prefix == V2 or not out else {"allOf": [reference], **out}
+    reference = {"$ref": PREFIX + node["$ref"].rsplit("/", 1)[1]}
+    return {"allOf": [reference], **out} if out else reference  # beside a reference OpenAPI 3 ignores everything
 
 
-def _property(name: str, node: Node, prefix: str) -> Object:
-    made = translate(node, prefix)
-    if name in ("apiVersion", "kind"):
-        made.pop("enum", None)  # the validator's, not upstream's
-    return made
-
-
-def references(node: Any) -> Iterator[str]:
+def _references(node: Any) -> Iterator[str]:
     """Names of all definitions a node refers to directly."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             if key == "$ref" and isinstance(value, str):
                 yield value.rsplit("/", 1)[1]
             else:
-                yield from references(value)
+                yield from _references(value)
     elif isinstance(node, list):
         for one in node:
-            yield from references(one)
+            yield from _references(one)
 
 
-def custom_schema(resource: Resource, prefix: str) -> Object:
-    """A CRD's version as published. For OpenAPI 2, a type that keeps unknown fields says nothing of its fields, else
-    kubectl would take the list for complete."""
+def custom_schema(resource: Resource) -> Object:
+    """A CRD's version as published."""
     node = dict(resource.rules.schema.node)
-    gvk = [{"group": resource.group, "version": resource.version, "kind": resource.kind}]
-    if not node or (prefix == V2 and node.get("x-kubernetes-preserve-unknown-fields")):
-        return {"type": "object", GVK: gvk}
-    properties = {name: _embedded(child, prefix) for name, child in (node.get("properties") or {}).items()}
-    node["properties"] = {**properties, **_type_meta(prefix)}
-    return {**node, "type": "object", GVK: gvk}
+    properties = {name: _embedded(child) for name, child in (node.get("properties") or {}).items()}
+    gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    return {**node, "type": "object", "properties": {**properties, **_type_meta("ObjectMeta")}, GVK: [gvk]}
 
 
-def custom_list_schema(resource: Resource, prefix: str) -> Object:
-    item = prefix + ".".join((*reversed(resource.group.split(".")), resource.version, resource.kind))
-    return {
-        "type": "object",
-        "description": f"{resource.listing} is a list of {resource.kind}",
-        "required": ["items"],
-        "properties": {
-            **_type_meta(prefix, "ListMeta"),
-            "items": {"type": "array", "items": {"$ref": item}, "description": f"List of {resource.plural}."},
-        },
-        GVK: [{"group": resource.group, "version": resource.version, "kind": resource.listing}],
-    }
+def _custom_list(resource: Resource) -> Object:
+    item = {"$ref": PREFIX + ".".join((*reversed(resource.group.split(".")), resource.version, resource.kind))}
+    properties = {**_type_meta("ListMeta"), "items": {"type": "array", "items": item}}
+    gvk = {"group": resource.group, "version": resource.version, "kind": resource.listing}
+    return {"type": "object", "required": ["items"], "properties": properties, GVK: [gvk]}
 
 
-def _embedded(node: Any, prefix: str) -> Any:
+def _embedded(node: Any) -> Any:
     """Embedded resources get their type and metadata described too."""
     if not isinstance(node, Mapping):
         return node
-    made: Object = dict(node)
+    made: Object = {
+        key: _embedded(one) if key in ("items", "additionalProperties") else one for key, one in node.items()
+    }
     if "properties" in made:
-        made["properties"] = {name: _embedded(child, prefix) for name, child in made["properties"].items()}
-    for key in ("items", "additionalProperties"):
-        if key in made:
-            made[key] = _embedded(made[key], prefix)
+        made["properties"] = {name: _embedded(child) for name, child in made["properties"].items()}
     if made.get("x-kubernetes-embedded-resource"):
-        made["properties"] = {**(made.get("properties") or {}), **_type_meta(prefix)}
-        made["required"] = sorted({*(made.get("required") or ()), "apiVersion", "kind"})
+        made["properties"] = {**(made.get("properties") or {}), **_type_meta("ObjectMeta")}
     return made
 
 
-def _type_meta(prefix: str, meta: str = "ObjectMeta") -> Object:
-    reference = {"$ref": f"{prefix}{META}{meta}"}
+def _type_meta(meta: str) -> Object:
     about = "Standard metadata: name, labels, annotations, owners and what the server keeps."
     return {
         "apiVersion": {"type": "string", "description": "Group and version of this representation of the object."},
         "kind": {"type": "string", "description": "Name of the type of this object, in CamelCase."},
-        "metadata": {**reference, "description": about}
-        if prefix == V2
-        else {"allOf": [reference], "description": about},
+        "metadata": {"allOf": [{"$ref": f"{PREFIX}{META}{meta}"}], "description": about},
     }
 
 

@@ -5,7 +5,6 @@ metadata suffices it is cut out of the object's bytes, nothing is decoded and en
 type's own (`Resource.columns`, `Rules.table`); the leading Name is put in here.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ import msgspec
 
 from devkube.errors import StatusError
 from devkube.kinds import Object, Resource
-from devkube.negotiation import Include, Output
+from devkube.negotiation import Form, Include
 from devkube.requests import Listing
 
 NAME: Final = {
@@ -34,29 +33,27 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def one(resource: Resource, raw: bytes, output: Output, *, include: Include, now: float) -> bytes:
+def one(resource: Resource, raw: bytes, form: Form, *, include: Include, now: float) -> bytes:
     """A single object in the form asked for. StatusError 406 for the form of a list."""
-    if output.form == "Table":
+    if form == "Table":
         version = _decode(raw)["metadata"].get("resourceVersion", "")
-        return b"".join(
-            (_opening(resource, output, {"resourceVersion": version}), _row(resource, raw, output, include, now), b"]}")
-        )
-    if output.form == "PartialObjectMetadata":
-        return partial(raw, output.version)
-    raise _mismatch(output.form, f"is not a list ({resource.kind})")
+        return b"".join((_opening(resource, {"resourceVersion": version}), _row(resource, raw, include, now), b"]}"))
+    if form == "PartialObjectMetadata":
+        return partial(raw)
+    raise _mismatch(form, f"is not a list ({resource.kind})")
 
 
-def listing(found: Listing, output: Output, *, include: Include, now: float) -> Iterator[bytes]:
+def listing(found: Listing, form: Form, *, include: Include, now: float) -> Iterator[bytes]:
     """A list in the form asked for, in pieces. StatusError 406 for the form of one object."""
-    if output.form == "Table":
-        opening = _opening(found.resource, output, dict(found.metadata))
-        rows = (_row(found.resource, raw, output, include, now) for raw in found.items)
+    if form == "Table":
+        opening = _opening(found.resource, dict(found.metadata))
+        rows = (_row(found.resource, raw, include, now) for raw in found.items)
         return _joined(opening, rows)
-    if output.form == "PartialObjectMetadataList":
-        kind = _kind(output.version, "PartialObjectMetadataList")
+    if form == "PartialObjectMetadataList":
+        kind = _kind("PartialObjectMetadataList")
         opening = b'{%s,"metadata":%s,"items":[' % (kind, _encode(dict(found.metadata)))
-        return _joined(opening, (partial(raw, output.version) for raw in found.items))
-    raise _mismatch(output.form, f"is a list ({found.resource.listing})")
+        return _joined(opening, (partial(raw) for raw in found.items))
+    raise _mismatch(form, f"is a list ({found.resource.listing})")
 
 
 def plain(found: Listing) -> Iterator[bytes]:
@@ -78,28 +75,26 @@ def _joined(opening: bytes, items: Iterable[bytes]) -> Iterator[bytes]:
     yield b"]}"
 
 
-def event(
-    resource: Resource, output: Output, *, include: Include, now: float, headers: bool
-) -> Callable[[bytes], bytes]:
+def event(resource: Resource, form: Form, *, include: Include, now: float, headers: bool) -> Callable[[bytes], bytes]:
     """What renders the object of a watch's event. Of a Table only the first event has the columns' definitions.
 
     A bookmark is no object of its type: its row has no cells but the name, which is empty.
     """
-    if output.form == "PartialObjectMetadataList":
-        raise _mismatch(output.form, f"is not a list ({resource.kind})")
-    if output.form == "PartialObjectMetadata":
-        return functools.partial(partial, version=output.version)
+    if form == "PartialObjectMetadataList":
+        raise _mismatch(form, f"is not a list ({resource.kind})")
+    if form == "PartialObjectMetadata":
+        return partial
 
     def table(raw: bytes) -> bytes:
         meta = {"resourceVersion": _decode(raw)["metadata"].get("resourceVersion", "")}
-        row = _row(resource, raw, output, include, now)
-        return b"".join((_opening(resource, output, meta, headers=headers), row, b"]}"))
+        row = _row(resource, raw, include, now)
+        return b"".join((_opening(resource, meta, headers=headers), row, b"]}"))
 
     return table
 
 
-def partial(raw: bytes, version: str) -> bytes:
-    return b'{%s,"metadata":%s}' % (_kind(version, "PartialObjectMetadata"), bytes(_head(raw).metadata))
+def partial(raw: bytes) -> bytes:
+    return b'{%s,"metadata":%s}' % (_kind("PartialObjectMetadata"), bytes(_head(raw).metadata))
 
 
 def _named(resource: Resource) -> bool:
@@ -127,24 +122,24 @@ def cells(resource: Resource, obj: Object, now: float) -> list[Any]:
     return [*leading, *resource.rules.table(obj, now)]
 
 
-def _opening(resource: Resource, output: Output, metadata: Object, *, headers: bool = True) -> bytes:
-    kind = _kind(output.version, "Table")
+def _opening(resource: Resource, metadata: Object, *, headers: bool = True) -> bytes:
+    kind = _kind("Table")
     defined = _encode(columns(resource)) if headers else b"null"
     return b'{%s,"metadata":%s,"columnDefinitions":%s,"rows":[' % (kind, _encode(metadata), defined)
 
 
-def _row(resource: Resource, raw: bytes, output: Output, include: Include, now: float) -> bytes:
+def _row(resource: Resource, raw: bytes, include: Include, now: float) -> bytes:
     if include == "Object":
         shown = raw
     elif include == "Metadata":
-        shown = partial(raw, output.version)
+        shown = partial(raw)
     else:
         shown = b"null"
     return b'{"cells":%s,"object":%s}' % (_encode(cells(resource, _decode(raw), now)), shown)
 
 
-def _kind(version: str, kind: str) -> bytes:
-    return f'"kind":"{kind}","apiVersion":"meta.k8s.io/{version}"'.encode()
+def _kind(kind: str) -> bytes:
+    return f'"kind":"{kind}","apiVersion":"meta.k8s.io/v1"'.encode()
 
 
 def _mismatch(form: str, why: str) -> StatusError:

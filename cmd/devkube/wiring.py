@@ -40,7 +40,7 @@ def virtual(
             lambda request, obj: reviews.subject_access_review(authorizer, obj)
         ),
         (f"localsubjectaccessreviews.{authorization}", ""): _made(
-            lambda request, obj: reviews.local_subject_access_review(authorizer, obj, request.namespace)
+            lambda request, obj: reviews.subject_access_review(authorizer, obj, request.namespace)
         ),
         (f"selfsubjectaccessreviews.{authorization}", ""): _made(
             lambda request, obj: reviews.self_subject_access_review(authorizer, obj, request.user)

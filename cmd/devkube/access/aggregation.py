@@ -1,8 +1,7 @@
 """ClusterRoles with an aggregationRule: their rules are those of the ClusterRoles their selectors find.
 
-Upstream a controller writes the gathered rules into the object; `changes` tells what has to be written so, and
-`resolve` is what authorization counts with, so that a decision never waits for the writing. What stood in `rules` of
-such a role is overwritten (`kube-controller-manager`'s clusterroleaggregation: by name, each rule once, never itself).
+`resolve` is what authorization counts with; nobody writes the gathered rules into the objects, as upstream's controller
+does a moment later. What stands in `rules` of such a role is not asked; a role never gathers itself.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,18 +17,6 @@ def resolve(roles: Iterable[Object]) -> dict[str, list[Any]]:
     found = {name: list(role.get("rules") or ()) for name, role in by_name.items() if not _selectors(role)}
     gathering = {name: _members(role, by_name) for name, role in by_name.items() if _selectors(role)}
     return {name: found[name] if name in found else _gathered(name, gathering, found) for name in sorted(by_name)}
-
-
-def changes(roles: Iterable[Object]) -> list[Object]:
-    """The aggregated ClusterRoles whose object does not hold what it gathers, with the rules they should have."""
-    roles = list(roles)
-    rules = resolve(roles)
-    aggregated = [role for role in roles if _selectors(role)]
-    return [
-        {**role, "rules": rules[role["metadata"]["name"]]}
-        for role in aggregated
-        if (role.get("rules") or []) != rules[role["metadata"]["name"]]
-    ]
 
 
 def _selectors(role: Object) -> list[Object]:

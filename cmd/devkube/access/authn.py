@@ -11,7 +11,6 @@ From upstream: `apiserver/pkg/authentication`, `pkg/serviceaccount/claims.go`, `
 import csv
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
-from urllib.parse import unquote
 
 from devkube.access import rules
 from devkube.access.objects import Objects
@@ -150,39 +149,25 @@ def impersonated(user: User, headers: Iterable[tuple[str, str]], authorizer: Aut
         return user
     name = next((value for key, value in asked if key == "impersonate-user"), "")
     groups = [value for key, value in asked if key == "impersonate-group"]
-    uid = next((value for key, value in asked if key == "impersonate-uid"), "")
-    extra: dict[str, list[str]] = {}
-    for key, value in asked:
-        if key.startswith("impersonate-extra-"):
-            extra.setdefault(unquote(key.removeprefix("impersonate-extra-")), []).append(value)
-    if not name:
-        raise bad_request("Impersonate-Group, -Uid and -Extra headers need an Impersonate-User header beside them")
-    for question in _impersonations(user, name, groups, uid, extra):
-        authorizer.require(question)
+    if not name or any(key not in ("impersonate-user", "impersonate-group") for key, _ in asked):
+        raise bad_request("devkube impersonates by Impersonate-User, with Impersonate-Group beside it, and no further")
     parts = name.removeprefix(_PREFIX).split(":")
-    if name.startswith(_PREFIX) and len(parts) == 2 and not groups:
+    account = name.startswith(_PREFIX) and len(parts) == 2
+    if account:
+        authorizer.require(Question(user, "impersonate", resource="serviceaccounts", namespace=parts[0], name=parts[1]))
+    else:
+        authorizer.require(Question(user, "impersonate", resource="users", name=name))
+    for group in groups:
+        authorizer.require(Question(user, "impersonate", resource="groups", name=group))
+    if account and not groups:
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{parts[0]}"]
     if name == ANONYMOUS.name:
         groups += [UNAUTHENTICATED] if UNAUTHENTICATED not in groups else []
     elif not {AUTHENTICATED, UNAUTHENTICATED} & set(groups):
         groups.append(AUTHENTICATED)
-    return User(name, uid, tuple(groups), extra)
+    return User(name, groups=tuple(groups))
 
 
 def _text(header: str) -> str:
     """Bytes that are no UTF-8 arrive as lone surrogates, which no answer could carry."""
     return header.encode(errors="surrogateescape").decode(errors="replace")
-
-
-def _impersonations(
-    user: User, name: str, groups: Sequence[str], uid: str, extra: Mapping[str, Sequence[str]]
-) -> list[Question]:
-    parts = name.removeprefix(_PREFIX).split(":")
-    verb, group = "impersonate", "authentication.k8s.io"
-    if name.startswith(_PREFIX) and len(parts) == 2:
-        questions = [Question(user, verb, resource="serviceaccounts", namespace=parts[0], name=parts[1])]
-    else:
-        questions = [Question(user, verb, resource="users", name=name)]
-    questions += [Question(user, verb, resource="groups", name=one) for one in groups]
-    questions += [Question(user, verb, group, "userextras", key, "", v) for key, found in extra.items() for v in found]
-    return questions + ([Question(user, verb, group, "uids", "", "", uid)] if uid else [])

@@ -16,36 +16,20 @@ from devkube.kinds import Object
 from devkube.requests import User
 
 GROUP = "authorization.k8s.io"
-_HARMLESS = ("managedFields", "creationTimestamp")  # metadata that a client's library adds by itself
 
 
-def subject_access_review(authorizer: Authorizer, obj: Object) -> Object:
+def subject_access_review(authorizer: Authorizer, obj: Object, namespace: str = "") -> Object:
+    """Also the local one, which is about its `namespace` only."""
     spec = obj.get("spec") or {}
-    _refuse(_spec_causes(spec, subject=True) + _metadata_causes(obj, "must be empty", ()))
-    return _answered(authorizer, obj, _question(spec, _subject(spec)))
-
-
-def local_subject_access_review(authorizer: Authorizer, obj: Object, namespace: str) -> Object:
-    spec = obj.get("spec") or {}
-    own = (obj.get("metadata") or {}).get("namespace") or ""
-    causes = _spec_causes(spec, subject=True)
-    causes += _metadata_causes(obj, "must be empty except for namespace", ("namespace",))
-    asked = spec.get("resourceAttributes")
-    if asked is not None and (asked.get("namespace") or "") != own:
-        path = "spec.resourceAttributes.namespace"
-        causes.append(_cause(path, asked.get("namespace") or "", "must match metadata.namespace"))
-    if spec.get("nonResourceAttributes") is not None:
-        path = "spec.nonResourceAttributes"
-        causes.append(_cause(path, spec["nonResourceAttributes"], "disallowed on this kind of request"))
-    _refuse(causes)
-    if own != namespace:
+    _refuse(_spec_causes(spec, subject=True))
+    if namespace and (spec.get("resourceAttributes") or {}).get("namespace") != namespace:
         raise bad_request(f"spec.resourceAttributes.namespace must match namespace: {namespace}")
     return _answered(authorizer, obj, _question(spec, _subject(spec)))
 
 
 def self_subject_access_review(authorizer: Authorizer, obj: Object, user: User) -> Object:
     spec = obj.get("spec") or {}
-    _refuse(_spec_causes(spec, subject=False) + _metadata_causes(obj, "must be empty", ()))
+    _refuse(_spec_causes(spec, subject=False))
     return _answered(authorizer, obj, _question(spec, user))
 
 
@@ -121,25 +105,7 @@ def _spec_causes(spec: Mapping[str, Any], *, subject: bool) -> list[Cause]:
         causes.append(_cause("spec.resourceAttributes", None, text))
     if subject and not spec.get("user") and not spec.get("groups"):
         causes.append(_cause("spec.user", "", "at least one of user or group must be specified"))
-    for selector in ("fieldSelector", "labelSelector"):
-        asked = (resource or {}).get(selector)
-        if asked is None:
-            continue
-        path = f"spec.resourceAttributes.{selector}"
-        if asked.get("rawSelector") and asked.get("requirements"):
-            text = "may not specified at the same time as requirements"
-            causes.append(_cause(f"{path}.rawSelector", asked["rawSelector"], text))
-        if not asked.get("rawSelector") and not asked.get("requirements"):
-            text = f"Required value: when {path} is specified, requirements or rawSelector is required"
-            causes.append(Cause("FieldValueRequired", text, f"{path}.requirements"))
     return causes
-
-
-def _metadata_causes(obj: Object, text: str, allowed: tuple[str, ...]) -> list[Cause]:
-    meta = obj.get("metadata") or {}
-    if any(value and key not in (*_HARMLESS, *allowed) for key, value in meta.items()):
-        return [_cause("metadata", meta, text)]
-    return []
 
 
 def _cause(path: str, value: object, text: str) -> Cause:

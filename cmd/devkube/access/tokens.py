@@ -87,13 +87,9 @@ def _bound(objects: Objects, namespace: str, account: str, reference: Object | N
         raise not_found(About("", key, name))
     uid = found["metadata"]["uid"]
     claims = {kind.lower(): {"name": name, "uid": uid}}
-    if kind == "Pod":
-        if (found.get("spec") or {}).get("serviceAccountName", "default") != account:
-            told = (
-                f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
-            )
-            raise bad_request(told)
-        claims.update(_node_of(objects, found))
+    if kind == "Pod" and (found.get("spec") or {}).get("serviceAccountName", "default") != account:
+        told = f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
+        raise bad_request(told)
     if reference.get("uid") not in (None, "", uid):
         told = (
             f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record. "
@@ -101,14 +97,6 @@ def _bound(objects: Objects, namespace: str, account: str, reference: Object | N
         )
         raise conflict(About("", kind, name), told)
     return claims
-
-
-def _node_of(objects: Objects, pod: Object) -> dict[str, Any]:
-    name = (pod.get("spec") or {}).get("nodeName")
-    if not name:
-        return {}
-    node = objects.get("nodes", "", name)
-    return {"node": {"name": name, **({"uid": node["metadata"]["uid"]} if node else {})}}
 
 
 def token_review(authenticator: Authenticator, obj: Object) -> Object:

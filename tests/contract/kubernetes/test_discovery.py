@@ -120,13 +120,6 @@ async def test_open_api_3_has_custom_resources(kube: Client, space: Space) -> No
     await eventually(described)
 
 
-async def test_open_api_2_is_there_for_old_clients(kube: Client) -> None:
-    """swagger 2.0, as JSON when asked for."""
-    told = await kube.read("/openapi/v2")
-    assert told["swagger"] == "2.0"
-    assert "io.k8s.api.core.v1.Pod" in told["definitions"]
-
-
 async def test_large_answers_are_compressed_when_asked(kube: Client, space: Space) -> None:
     """gzip from 128 KiB; small answers stay plain."""
     for number in range(2):

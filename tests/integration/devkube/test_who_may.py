@@ -151,19 +151,6 @@ async def test_nobody_grants_what_he_does_not_hold(ask: Asker) -> None:
     assert found.status == 403
 
 
-async def test_aggregated_roles_hold_what_they_gather(api: DevKube, ask: Asker) -> None:
-    label = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
-    role = obj("ClusterRole", "foo-reader", "rbac.authorization.k8s.io/v1")
-    role["metadata"]["labels"] = label
-    rule = {"apiGroups": ["a.io"], "resources": ["foos"], "verbs": ["get"]}
-    watch = api.watch(f"{RBAC}/clusterroles", query={"fieldSelector": "metadata.name=edit"})
-    assert (await ask("POST", f"{RBAC}/clusterroles", {**role, "rules": [rule]})).status == 201
-    async for _, found in watch:
-        if rule in found["rules"]:
-            break
-    await watch.aclose()
-
-
 async def test_create_by_apply_needs_create(ask: Asker) -> None:
     configmaps = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch", "get"]}
     await grant(ask, {"kind": "User", "name": "jane"}, configmaps)

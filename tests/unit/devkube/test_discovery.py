@@ -55,8 +55,8 @@ def test_groups_that_do_not_exist_are_not_found() -> None:
 
 
 def test_the_aggregated_list_says_the_same_as_the_classic_documents() -> None:
-    core = discovery.aggregated(CATALOG, core=True, version="v2")
-    rest = discovery.aggregated(CATALOG, core=False, version="v2")
+    core = discovery.aggregated(CATALOG, core=True)
+    rest = discovery.aggregated(CATALOG, core=False)
     assert [item["metadata"] for item in core["items"]] == [{}]
     told = set()
     for item in (*core["items"], *rest["items"]):

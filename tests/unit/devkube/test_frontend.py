@@ -168,16 +168,6 @@ async def test_a_list_is_told_as_upstream_tells_it(server: Server) -> None:
     assert body["items"] == [{"metadata": {"name": "n", "resourceVersion": "3"}}]
 
 
-async def test_yaml_and_indented_json_for_people(server: Server) -> None:
-    reply = await server.ask("GET", "/api/v1/nodes/n", accept="application/yaml")
-    assert isinstance(reply, Reply)
-    assert reply.content_type == "application/yaml"
-    assert b"kind: Node\n" in b"".join(reply.pieces)
-    reply = await server.ask("GET", "/api/v1/nodes/n", user_agent="curl/8")
-    assert isinstance(reply, Reply)
-    assert b'\n  "kind": "Node"' in b"".join(reply.pieces)
-
-
 async def test_a_watch_sends_stored_bytes_and_of_tables_the_columns_once(server: Server) -> None:
     nodes = server.catalog.find("", "v1", "nodes")
     assert nodes is not None

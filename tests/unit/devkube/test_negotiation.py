@@ -4,7 +4,6 @@ import pytest
 
 from devkube import negotiation
 from devkube.errors import StatusError
-from devkube.negotiation import Output
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
@@ -12,26 +11,23 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 @pytest.mark.parametrize(
     ("accept", "expected"),
     [
-        ("", Output()),
-        ("*/*", Output()),
-        ("application/json", Output()),
-        ("application/*", Output()),
-        ("application/yaml", Output(media="application/yaml")),
-        (f"{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Output("Table")),
-        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", Output("Table", "v1beta1")),
-        ("application/json; as=PartialObjectMetadata; g=meta.k8s.io; v=v1", Output("PartialObjectMetadata")),
+        ("", ""),
+        ("*/*", ""),
+        ("application/json", ""),
+        ("application/*", ""),
+        (f"{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", "Table"),
+        ("application/json; as=PartialObjectMetadata; g=meta.k8s.io; v=v1", "PartialObjectMetadata"),
         # What is not known here is skipped, not refused: the next alternative counts.
-        ("application/vnd.kubernetes.protobuf, application/json", Output()),
-        ("application/json;as=Tablet;v=v1;g=meta.k8s.io,application/json", Output()),
-        ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Output()),
+        ("application/vnd.kubernetes.protobuf, application/json", ""),
+        ("application/json;as=Tablet;v=v1;g=meta.k8s.io,application/json", ""),
+        ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", ""),
         # Quality goes before order; wildcards come last among equals.
-        (f"application/json;q=0.5,{TABLE}", Output("Table")),
-        (f"*/*,{TABLE}", Output("Table")),
-        ("application/json;pretty=1", Output(pretty=True)),
-        ("application/json;stream=watch", Output()),
+        (f"application/json;q=0.5,{TABLE}", "Table"),
+        (f"*/*,{TABLE}", "Table"),
+        ("application/json;stream=watch", ""),
     ],
 )
-def test_the_form_that_the_client_prefers_among_those_made_here(accept: str, expected: Output) -> None:
+def test_the_form_that_the_client_prefers_among_those_made_here(accept: str, expected: str) -> None:
     assert negotiation.output(accept) == expected
 
 
@@ -45,15 +41,9 @@ def test_the_form_that_the_client_prefers_among_those_made_here(accept: str, exp
     ],
 )
 def test_nothing_that_fits_is_a_406_that_names_what_would(accept: str) -> None:
-    with pytest.raises(StatusError, match="application/json, application/yaml") as caught:
+    with pytest.raises(StatusError, match="application/json") as caught:
         negotiation.output(accept)
     assert (caught.value.code, caught.value.reason) == (406, "NotAcceptable")
-
-
-def test_a_stream_is_never_yaml() -> None:
-    assert negotiation.output("application/yaml,application/json", stream=True).media == "application/json"
-    with pytest.raises(StatusError, match="stream=watch"):
-        negotiation.output("application/yaml", stream=True)
 
 
 @pytest.mark.parametrize(
@@ -62,15 +52,11 @@ def test_a_stream_is_never_yaml() -> None:
         ("", ""),
         ("application/json", ""),
         ("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json", "v2"),
-        ("application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList", "v2beta1"),
         ("application/json;g=apidiscovery.k8s.io;v=v3;as=APIGroupDiscoveryList,application/json", ""),
     ],
 )
 def test_discovery_is_aggregated_when_asked_for_in_a_version_known_here(accept: str, version: str) -> None:
-    found = negotiation.discovery(accept)
-    assert found.version == version
-    # client-go tells the two apart by the answer's content type.
-    assert ("as=APIGroupDiscoveryList" in found.content_type) == bool(version)
+    assert negotiation.aggregated(accept) == bool(version)
 
 
 @pytest.mark.parametrize(
@@ -113,13 +99,6 @@ def test_gzip_only_for_large_answers_and_only_when_asked() -> None:
     assert not negotiation.wants_gzip("gzip", 1000)
     assert not negotiation.wants_gzip("", 200_000)
     assert not negotiation.wants_gzip("gzipped", 200_000)
-
-
-def test_people_get_it_indented() -> None:
-    assert negotiation.wants_pretty(None, "curl/8.5")
-    assert not negotiation.wants_pretty("false", "curl/8.5")
-    assert negotiation.wants_pretty("true", "Go-http-client/2.0")
-    assert not negotiation.wants_pretty(None, "kubectl/v1.37.1")
 
 
 def test_include_object_is_checked() -> None:

@@ -108,24 +108,6 @@ def test_client_side_apply_finds_patch_types_and_merge_keys() -> None:
     assert "application/apply-patch+yaml" in own["patch"]["requestBody"]["content"]
 
 
-def test_operations_have_upstreams_ids() -> None:
-    ids = [
-        operation["operationId"]
-        for path in ("api/v1", "apis/rbac.authorization.k8s.io/v1", "apis/toys.example.org/v1")
-        for item in MADE.v3(path)["paths"].values()
-        for method, operation in item.items()
-        if method != "parameters"
-    ]
-    assert len(ids) == len(set(ids))
-    assert {
-        "listCoreV1PodForAllNamespaces",
-        "deleteCoreV1CollectionNamespacedPod",
-        "replaceCoreV1NodeStatus",
-        "readRbacAuthorizationV1NamespacedRole",
-        "patchToysExampleOrgV1NamespacedToyScale",
-    } <= set(ids)
-
-
 def test_nothing_of_the_validators_dialect_is_left() -> None:
     schemas = MADE.v3("api/v1")["components"]["schemas"]
 
@@ -153,24 +135,6 @@ def test_a_custom_type_is_its_schema_with_type_and_metadata() -> None:
     assert toy["properties"]["spec"]["properties"]["size"] == {"type": "integer", "nullable": True, "default": 1}
     embedded = toy["properties"]["spec"]["properties"]["template"]
     assert {"apiVersion", "kind", "metadata"} <= set(embedded["properties"])
-    assert embedded["required"] == ["apiVersion", "kind"]
     assert schemas["org.example.toys.v1.ToyList"]["properties"]["items"]["items"]["$ref"].endswith(TOY)
     assert "io.k8s.api.autoscaling.v1.Scale" in schemas
     assert "properties" not in NODE["properties"]["spec"]["properties"]["template"]  # type: ignore[index]
-
-
-def test_version_2_has_everything_in_its_own_dialect() -> None:
-    document = MADE.v2()
-    assert document["swagger"] == "2.0"
-    found = {one.removeprefix("#/definitions/") for one in references(document)}
-    assert found <= set(document["definitions"])
-    assert TOY in document["definitions"]
-    assert document["definitions"]["io.k8s.apimachinery.pkg.util.intstr.IntOrString"]["type"] == "string"
-    patch = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
-    assert "application/strategic-merge-patch+json" in patch["consumes"]
-
-
-def test_version_2_says_nothing_of_the_fields_of_a_type_that_keeps_unknown_ones() -> None:
-    free = toys({"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"a": {}}})
-    assert "properties" not in openapi.custom_schema(free, openapi.V2)
-    assert "a" in openapi.custom_schema(free, openapi.V3)["properties"]

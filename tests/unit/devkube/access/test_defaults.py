@@ -2,7 +2,7 @@
 
 import pytest
 
-from devkube.access import aggregation, defaults
+from devkube.access import aggregation
 from devkube.access.authn import ANONYMOUS
 from devkube.access.rules import Question
 from devkube.requests import User
@@ -50,12 +50,6 @@ def full(cluster):
         ),
         pytest.param(ADMINISTRATOR, {"verb": "delete", "resource": "pods"}, True, id="admin holds edit"),
         pytest.param(ADMINISTRATOR, {"verb": "create", "resource": "namespaces"}, False, id="admin of one namespace"),
-        pytest.param(
-            User("system:kube-scheduler"),
-            {"verb": "create", "resource": "pods", "subresource": "binding"},
-            True,
-            id="bind",
-        ),
     ],
 )
 def test_who_may_what(full, user: User, question: dict[str, str], allowed: bool) -> None:
@@ -67,14 +61,6 @@ def test_masters_hold_everything_by_their_binding_too(full) -> None:
     assert full.authorizer.policy.decide(Question(User("x", groups=("system:masters",)), "x", "y", "z")).allowed
 
 
-def test_the_objects_say_themselves_what_they_gather() -> None:
-    roles = defaults.cluster_roles()
-    assert aggregation.changes(roles) == []
-    view, edit = ({one["metadata"]["name"]: one for one in roles}[name]["rules"] for name in ("view", "edit"))
-    assert view
-    assert all(rule in edit for rule in view)
-
-
 def role(name: str, rules: list[str], gathers: str = "", **labels: str):
     found = {"metadata": {"name": name, "labels": labels}, "rules": [{"verbs": [verb]} for verb in rules]}
     if gathers:
@@ -84,10 +70,7 @@ def role(name: str, rules: list[str], gathers: str = "", **labels: str):
 
 def test_a_new_role_with_the_label_extends_the_old_one() -> None:
     roles = [role("all", [], gathers="to"), role("b", ["y"], to="yes"), role("a", ["x"], to="yes"), role("c", ["z"])]
-    changed = aggregation.changes(roles)
-    assert [one["metadata"]["name"] for one in changed] == ["all"]
-    assert changed[0]["rules"] == [{"verbs": ["x"]}, {"verbs": ["y"]}]
-    assert aggregation.changes([changed[0], *roles[1:]]) == []
+    assert aggregation.resolve(roles)["all"] == [{"verbs": ["x"]}, {"verbs": ["y"]}]
 
 
 def test_what_was_written_into_an_aggregated_role_is_no_rule() -> None:
