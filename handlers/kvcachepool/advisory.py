@@ -31,7 +31,7 @@ class Image(NamedTuple):
 #: Read in the wheels of vllm 0.14-0.33, sglang 0.4.8-0.5.23 and vllm-ascend 0.11-0.23.
 IMAGES: Final = {
     "vllm": Image("vllm/vllm-openai", (0, 21, 0), (0, 28, 0)),
-    "vllm-ascend": Image("ascend/vllm-ascend", (0, 18, 0), ()),
+    "vllm-ascend": Image("ascend/vllm-ascend", (0, 13, 0), ()),
     "sglang": Image("lmsysorg/sglang", (0, 4, 10), (0, 5, 17)),
 }
 _TAG: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:\.post\d+)?", re.ASCII)
