@@ -21,7 +21,6 @@ from devkube.managedfields import (
     entry,
     fields_of,
     fitting,
-    keep_times,
     managers_of,
     owner_of,
     put,
@@ -34,7 +33,7 @@ from devkube.schema import Schema
 from devkube.typed import Type, Untypable, compiled
 from devkube.values import check_depth, clone, compact
 
-__all__ = ["apply", "keep_times", "track_update"]
+__all__ = ["apply", "track_update"]
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _MAX_ANNOTATIONS = 256 * 1024  # bytes of all keys and values of one object

@@ -1,6 +1,6 @@
 """Bytes of a request to JSON values: media types, syntax, duplicate keys, nesting. Types are `Rules.decode`'s matter.
 
-Whatever is wrong with a body is a 400 (415 for a media type that is not spoken) whose message names the place.
+Whatever is wrong with a body is a 400 whose message names the place; media types are `negotiation`'s.
 """
 
 import json
@@ -8,28 +8,18 @@ from typing import Any, Final
 
 import msgspec
 
-from devkube.errors import About, Cause, StatusError, bad_request, invalid, unsupported_media_type
+from devkube.errors import About, Cause, StatusError, bad_request, invalid
 from devkube.kinds import Object, Resource
 
 YAML_TYPES: Final = ("application/yaml", "application/x-yaml", "text/yaml", "application/apply-patch+yaml")
-PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _DEEPEST: Final = 200  # levels of nesting; what recurses over an object may then do so without counting
 _decode = msgspec.json.Decoder().decode
 
 
 def decode(body: bytes, content_type: str) -> Any:
     """The value of a JSON or YAML body. msgspec.DecodeError or ValueError with what is wrong with the text."""
-    if content_type == PROTOBUF or body[:4] == b"k8s\x00":
-        raise protobuf()
     if content_type in YAML_TYPES and body.lstrip()[:1] != b"{":
         return _yaml(body)
-    if content_type not in ("", "*/*", "application/json", "application/octet-stream", *YAML_TYPES) and not (
-        content_type.endswith("+json")
-    ):
-        raise unsupported_media_type(
-            "the body of the request was in an unknown format - accepted media types include: "
-            "application/json, application/yaml"
-        )
     try:
         value = _decode(body)
     except RecursionError:
@@ -41,13 +31,6 @@ def decode(body: bytes, content_type: str) -> Any:
     if body.count(b"{") + body.count(b"[") > _DEEPEST and _depth(value) > _DEEPEST:
         raise ValueError(f"the value is nested deeper than {_DEEPEST} levels")
     return value
-
-
-def protobuf() -> StatusError:
-    return unsupported_media_type(
-        "this server does not speak protobuf, only application/json and application/yaml; kubectl sends protobuf for "
-        "commands that make typed objects: write the object to a file and use `kubectl create -f FILE` (or `apply -f`)"
-    )
 
 
 def decode_object(body: bytes, content_type: str, resource: Resource, *, kind: str = "") -> tuple[Object, list[str]]:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from devkube import selectors
+from devkube.builtin import names
 from devkube.builtin.scalars import quantity_value
 from devkube.options import Settings
 
@@ -168,7 +168,7 @@ def _seconds(text: str) -> float:
 
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
-    if fault := selectors.label_key_fault(key) or selectors.label_value_fault(value):
+    if fault := ", ".join((*names.qualified(key), *names.label_value(value))):
         raise argparse.ArgumentTypeError(f"{text!r} is no label: {fault}")
     if not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")

@@ -20,7 +20,6 @@ Entry = dict[str, Any]
 Owner = tuple[str, str, str, str]  # manager, operation, apiVersion (updates only), subresource
 Managers = dict[Owner, Entry]
 
-MAX_UPDATERS = 10
 # Never owned by anybody: the server's, or the object's identity.
 _UNOWNED = frozenset({"apiVersion", "kind"})
 _UNOWNED_META = frozenset(
@@ -57,19 +56,10 @@ def track_update(
         try:
             changes = changes_of(new, old, of).without(FieldSet.paths(reset))
             owner = owner_of(manager, "Update", group_version, subresource)
-            managers = _cap(_updated(fitting(managers, of), changes, owner, group_version, now))
+            managers = _updated(fitting(managers, of), changes, owner, group_version, now)
         except (Untypable, RecursionError):  # what ownership cannot describe is not tracked
             managers = {}
     put(new, managers)
-
-
-def keep_times(new: Object, old: Object) -> None:
-    """Take back the times of managedFields that are all that a write would change."""
-    mine, before = entries_of(new), entries_of(old)
-    if mine and before and mine != before and len(mine) == len(before):
-        untimed = [[{**entry, "time": None} for entry in entries] for entries in (mine, before)]
-        if untimed[0] == untimed[1] and tracked(new, whole=True) == tracked(old, whole=True):
-            new["metadata"] = {**new["metadata"], "managedFields": before}
 
 
 def owner_of(manager: str, operation: str, group_version: str, subresource: str) -> Owner:
@@ -177,28 +167,6 @@ def _updated(managers: Managers, changes: Changes, owner: Owner, group_version: 
     if written:
         mine = left.get(owner)
         left[owner] = entry(owner, written | fields_of(mine) if mine else written, group_version, now)
-    return left
-
-
-def _cap(managers: Managers) -> Managers:
-    """At most MAX_UPDATERS entries of updates: the oldest of a version are merged into one, `ancient-changes`."""
-    updaters = [owner for owner, one in managers.items() if one["operation"] == "Update"]
-    excess = len(updaters) - MAX_UPDATERS
-    if excess <= 0:
-        return managers
-    left, first = dict(managers), dict[str, Owner]()
-    for owner in sorted(updaters, key=lambda owner: (managers[owner].get("time", ""), owner)):
-        version = managers[owner]["apiVersion"]
-        if excess <= 0:
-            break
-        if version not in first:
-            first[version] = owner
-            continue
-        bucket = owner_of("ancient-changes", "Update", version, "")
-        fields = fields_of(left.pop(owner))
-        oldest = left.pop(bucket, None) or left.pop(first[version])
-        left[bucket] = entry(bucket, fields_of(oldest) | fields, version, managers[owner].get("time"))
-        excess -= 1
     return left
 
 

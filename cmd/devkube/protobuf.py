@@ -30,7 +30,6 @@ def _question(spec: Message) -> Message:
 _META: Final[Message] = {**_texts("name", "generateName", "namespace"), 5: ("uid", TEXT), 6: ("resourceVersion", TEXT)}
 _RESOURCE: Final = _texts("namespace", "verb", "group", "version", "resource", "subresource", "name")
 _ACCESS: Final[Message] = {1: ("resourceAttributes", _RESOURCE), 2: ("nonResourceAttributes", _texts("path", "verb"))}
-_SUBJECT: Final[Message] = {**_ACCESS, 3: ("user", TEXT), 4: ("groups", TEXTS), 6: ("uid", TEXT)}
 _TOKEN: Final[Message] = {
     1: ("audiences", TEXTS),
     3: ("boundObjectRef", _texts("kind", "apiVersion", "name", "uid")),
@@ -44,11 +43,8 @@ _DELETE: Final[Message] = {
 }
 QUESTIONS: Final[Mapping[tuple[str, str], Message]] = {
     ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): _question(_ACCESS),
-    ("authorization.k8s.io/v1", "SubjectAccessReview"): _question(_SUBJECT),
-    ("authorization.k8s.io/v1", "LocalSubjectAccessReview"): _question(_SUBJECT),
     ("authorization.k8s.io/v1", "SelfSubjectRulesReview"): _question(_texts("namespace")),
     ("authentication.k8s.io/v1", "SelfSubjectReview"): {1: ("metadata", _META), 2: ("status", IGNORED)},
-    ("authentication.k8s.io/v1", "TokenReview"): _question({1: ("token", TEXT), 2: ("audiences", TEXTS)}),
     ("authentication.k8s.io/v1", "TokenRequest"): _question(_TOKEN),
     ("policy/v1", "Eviction"): {1: ("metadata", _META), 2: ("deleteOptions", _DELETE)},
 }

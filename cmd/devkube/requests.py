@@ -182,10 +182,6 @@ class Admission(Protocol):
 
     async def validate(self, attributes: Attributes) -> None: ...
 
-    def concerns(self, attributes: Attributes) -> bool:
-        """Whether any configuration matches: a quick check that spares requests nobody wants to see."""
-        ...
-
 
 class NoAdmission:
     async def mutate(self, attributes: Attributes) -> Object:
@@ -193,6 +189,3 @@ class NoAdmission:
 
     async def validate(self, attributes: Attributes) -> None:
         return None
-
-    def concerns(self, attributes: Attributes) -> bool:
-        return False

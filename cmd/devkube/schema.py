@@ -50,25 +50,10 @@ class Schema:
         child = self._here.get("additionalProperties")
         return Schema(child, self.document) if isinstance(child, Mapping) else None
 
-    def child(self, name: str) -> "Schema | None":
-        return self.field(name) or self.values
-
     @property
     def list_type(self) -> ListType:
         found: ListType = self._here.get("x-kubernetes-list-type") or "atomic"
         return found
-
-    @property
-    def list_keys(self) -> tuple[str, ...]:
-        return tuple(self._here.get("x-kubernetes-list-map-keys") or ())
-
-    @property
-    def atomic_map(self) -> bool:
-        return self._here.get("x-kubernetes-map-type") == "atomic"
-
-    @property
-    def preserves_unknown(self) -> bool:
-        return bool(self._here.get("x-kubernetes-preserve-unknown-fields"))
 
     @property
     def patch_strategy(self) -> frozenset[str]:

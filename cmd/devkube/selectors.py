@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal
 
+from devkube.builtin import names
 from devkube.errors import bad_request
 
 Matcher = Callable[[Mapping[str, str]], bool]
@@ -58,8 +59,6 @@ _OPERATORS: Final[Mapping[str, Operator]] = {
 }
 _SPECIAL: Final = frozenset(["", "=", "==", "!=", "!", ",", "(", ")", "<", ">"])
 _EXPECTED: Final = "in, notin, =, ==, !=, gt, lt"  # labels.binaryOperators, sorted as upstream prints them
-_PART: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_DNS: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 class _Labels:
@@ -103,7 +102,7 @@ class _Labels:
         key = self.take()
         if key in _SPECIAL:
             raise _Wrong(f"found '{key}', expected: identifier")
-        if told := label_key_fault(key):
+        if told := ", ".join(names.qualified(key)):
             raise _Wrong(f'<nil>: Invalid value: "{key}": {told}')
         if self.peek() in ("", ","):
             return Requirement(key, "!" if absent else "exists")
@@ -119,7 +118,7 @@ class _Labels:
                 raise _Wrong(
                     f"values[{at}]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer"
                 )
-            if told := label_value_fault(value):
+            if told := ", ".join(names.label_value(value)):
                 raise _Wrong(f'values[{at}][{key}]: Invalid value: "{value}": {told}')
         return Requirement(key, operator, frozenset(values))
 
@@ -155,49 +154,6 @@ class _Labels:
 
 class _Wrong(Exception):
     pass
-
-
-def label_key_fault(key: str) -> str:
-    """Why a label's key is wrong ('' when it is right); upstream: validation.IsQualifiedName."""
-    prefix, slash, name = key.rpartition("/")
-    if "/" in prefix:
-        return (
-            "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-            "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-            "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. "
-            "'example.com/MyName')"
-        )
-    if slash and not prefix:
-        return "prefix part must be non-empty"
-    if prefix and not (len(prefix) <= 253 and _DNS.fullmatch(prefix)):
-        return (
-            "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
-            "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation "
-            "is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-        )
-    if not name:
-        return "name part must be non-empty"
-    if len(name) > 63:
-        return "name part must be no more than 63 bytes"
-    if not _PART.fullmatch(name):
-        return (
-            "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-            "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-            "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-        )
-    return ""
-
-
-def label_value_fault(value: str) -> str:
-    if len(value) > 63:
-        return "must be no more than 63 bytes"
-    if value and not _PART.fullmatch(value):
-        return (
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
-            "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for "
-            "validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-        )
-    return ""
 
 
 @lru_cache(1024)

@@ -12,34 +12,7 @@ from devkube import bodies, deleting, kinds, parameters, patching, reading, stra
 from devkube.builtin.rules import BuiltinRules
 from devkube.errors import method_not_allowed
 from devkube.machinery import Machinery
-from devkube.requests import (
-    ADMIN,
-    Admission,
-    Answer,
-    Attributes,
-    Event,
-    Listing,
-    NoAdmission,
-    Request,
-    Stream,
-    Subresource,
-    User,
-)
-
-__all__ = [
-    "ADMIN",
-    "Admission",
-    "Answer",
-    "Attributes",
-    "Event",
-    "Listing",
-    "NoAdmission",
-    "Request",
-    "Stream",
-    "Subresource",
-    "User",
-    "Verbs",
-]
+from devkube.requests import Answer, Attributes, Request, Stream, Subresource
 
 
 class Verbs(Machinery):

@@ -4,7 +4,6 @@
     matching       does this request concern that hook, and in which version of the resource
     conditions     matchConditions: compiled when the configuration is written, evaluated per request
     review         the AdmissionReview that is sent; whether the one that came back may be believed
-    reinvocation   who is called a second time
     call           TLS to a url or a Service reference
     chain          all of it for one request: mutate, then validate
 

@@ -22,17 +22,6 @@ from yarl import URL
 
 _LONGEST = 16 * 1024 * 1024  # bytes of a response
 _CONTEXTS = 64  # authorities remembered
-_STATUS = {
-    400: "the server rejected our request for an unknown reason",
-    401: "the server has asked for the client to provide credentials",
-    404: "the server could not find the requested resource",
-    405: "the server does not allow this method on the requested resource",
-    409: "the server reported a conflict",
-    422: "the server rejected our request due to an error in our request",
-    429: "the server has received too many requests and has asked us to try again later",
-    503: "the server is currently unable to handle the request",
-    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
-}
 
 
 class CallFailed(Exception):
@@ -165,18 +154,12 @@ def _certificate(error: Exception) -> str:
 
 
 def _refusal(status: int, answer: bytes, kind: str) -> str:
-    """What client-go tells of an answer that is no success: a Status' message, the words of the code, or the text."""
+    """What an answer that is no success says: a Status' message, else the code and the beginning of the text."""
     try:
         told = msgspec.json.decode(answer)
     except msgspec.MsgspecError:
         told = None
     if isinstance(told, dict) and told.get("kind") == "Status" and told.get("status") != "Success":
         return str(told.get("message") or "unknown")
-    if status in _STATUS:
-        return _STATUS[status]
     text = answer[:1024].decode(errors="replace").strip() if not kind or kind.startswith("text/") else "unknown"
-    if status >= 500:
-        return f'an error on the server ("{text}") has prevented the request from succeeding'
-    if status == 403 and text:
-        return text
-    return f"the server responded with the status code {status} but did not return more information"
+    return f'the server responded with the status code {status} ("{text}")'

@@ -3,7 +3,6 @@
     chain = Chain(objects, catalog, Caller(services))
     object = await chain.mutate(attributes)        # StatusError when denied, or when a call fails under policy Fail
     await chain.validate(attributes)
-    chain.concerns(attributes)                     # does any hook's rule name this request
 
 Upstream's `mutating/dispatcher.go`, `validating/dispatcher.go` and `admission/reinvocation.go`: a changed object
 brings a second round for those called before that ask for it (IfNeeded), and never a third. Warnings and audit
@@ -15,7 +14,7 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -25,7 +24,6 @@ from devkube.admission import hooks, matching, review
 from devkube.admission.call import Caller, CallFailed
 from devkube.admission.hooks import Hook
 from devkube.admission.matching import Invocation
-from devkube.admission.reinvocation import Reinvocation
 from devkube.errors import StatusError, bad_request, internal
 from devkube.kinds import Catalog, Object
 from devkube.requests import Attributes
@@ -51,6 +49,22 @@ class Audited:
     annotations: Mapping[str, str]
 
 
+@dataclass
+class Reinvocation:
+    """Which hooks are due for a second round: called before another changed the object, and asking for it."""
+
+    called: set[str] = field(default_factory=set)  # IfNeeded, and nothing changed since
+    due: set[str] = field(default_factory=set)
+    changed: bool = False
+
+    def note(self, hook: Hook, *, changed: bool) -> None:
+        if changed:
+            self.due |= self.called
+            self.called, self.changed = set(), True
+        if hook.reinvoked:
+            self.called.add(hook.uid)
+
+
 class Chain:
     def __init__(self, objects: Objects, catalog: Catalog, caller: Caller) -> None:
         self._objects, self._catalog, self._caller = objects, catalog, caller
@@ -59,13 +73,6 @@ class Chain:
 
     async def close(self) -> None:
         await self._caller.close()
-
-    def concerns(self, attributes: Attributes) -> bool:
-        if matching.exempt(attributes):
-            return False
-        found = (*self._configured(hooks.MUTATING), *self._configured(hooks.VALIDATING))
-        others = matching.equivalents(attributes.resource, attributes.subresource, self._catalog) if found else []
-        return any(matching.named(hook, attributes, others) for hook in found)
 
     async def mutate(self, attributes: Attributes) -> Object:
         """The object after all of them; `attributes.object` is it as well."""

@@ -54,12 +54,6 @@ def test_custom_objects_must_say_their_kind() -> None:
     assert "Object 'Kind' is missing" in told(b'{"metadata":{"name":"a"}}', WIDGETS).message
 
 
-def test_protobuf_is_refused_with_the_way_out() -> None:
-    for error in (told(b"k8s\x00..."), told(b"x", media=bodies.PROTOBUF)):
-        assert error.code == 415
-        assert "-f FILE" in error.message
-
-
 def test_yaml_has_only_the_types_of_json() -> None:
     text = b"kind: Pod\nmetadata:\n  name: a\n  annotations: {date: 2026-01-02, 1: 'x'}\n"
     obj, _ = bodies.decode_object(text, "application/yaml", PODS)

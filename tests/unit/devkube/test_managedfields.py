@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from devkube.apply import keep_times, track_update
+from devkube.apply import track_update
 from devkube.builtin.document import schema_of
 from devkube.schema import Schema
 
@@ -183,35 +183,11 @@ def test_malformed_managed_fields_are_those_of_the_live_object(broken: Any) -> N
     assert tracked({**new, "spec": {"size": 4}}, live, subresource="scale")["metadata"]["managedFields"][0] != entry
 
 
-def test_at_most_ten_updaters_are_kept_apart() -> None:
-    live = tracked(thing(), manager="creator", now="2026-11-30T11:00:00Z")
-    spec: dict[str, Any] = {}
-    for n in range(12):
-        spec[f"f{n:02}"] = n
-        live = tracked(thing(**spec), live, f"m{n:02}", f"2026-11-30T12:00:{n:02}Z")
-    found = owned(live)
-    assert len(found) == 10
-    assert found["ancient-changes"]["f:spec"].keys() >= {"f:f00", "f:f01", "f:f02"}
-    assert "m03" in found
-
-
 def test_items_that_cannot_be_named_end_the_tracking() -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
     live = tracked(pod, schema=POD, group_version="v1")
     broken = {**pod, "spec": {"containers": [{"image": "i"}]}}
     assert "managedFields" not in tracked(broken, live, schema=POD, group_version="v1")["metadata"]
-
-
-def test_times_alone_are_no_change() -> None:
-    old = tracked(thing(size=3))
-    new = copy.deepcopy(old)
-    new["metadata"]["managedFields"][0]["time"] = T2
-    keep_times(new, old)
-    assert new == old
-    changed = {**copy.deepcopy(new), "spec": {"size": 4}}
-    changed["metadata"]["managedFields"][0]["time"] = T2
-    keep_times(changed, old)
-    assert times(changed) == {"m": T2}
 
 
 def test_a_manager_without_a_name_is_unknown() -> None:

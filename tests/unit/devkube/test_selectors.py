@@ -54,7 +54,7 @@ def test_labels(text: str, chosen: bool) -> None:
         ("a=b=c", "found '=', expected: ',' or 'end of string'"),
         ("a>x", "the value must be an integer"),
         ("-a=b", "name part must consist of alphanumeric characters"),
-        ("a/b/c", "a qualified name must consist of"),
+        ("a/b/c", "a valid label key must consist of"),
         ("/a", "prefix part must be non-empty"),
         ("A_/a", "prefix part a lowercase RFC 1123 subdomain"),
         ("a=-", "a valid label must be an empty string or consist of"),
