@@ -31,6 +31,10 @@ _OURS: Final = ("inferencecache.io/", "worker.gpustack.ai/", "kvcache.gpustack.a
 #: Bytes of a narrow object; an event may have a little more (eventstore.envelope.MAX_BYTES).
 LARGEST: Final = 240 * 1024
 _FLAG: Final = re.compile(r"--?[A-Za-z][A-Za-z0-9._-]*")
+#: User information in a URL: a password, as often as not. In the object's bytes, and in its texts.
+_USERINFO_BYTES: Final = re.compile(rb":(?:/|\\/){2}[^/\"]*@")
+_TOKEN: Final = re.compile(r"⟦[0-9a-f]{16}⟧")
+_USERINFO: Final = re.compile(r"(?<=://)[^/?#\s@\"']+(?=@)")
 
 
 class Narrow(NamedTuple):
@@ -72,6 +76,8 @@ def narrow(kind: str, raw: bytes | msgspec.Raw) -> Narrow:
     except msgspec.ValidationError:
         return _blank(kind, meta)
     document = _safe(kind, msgspec.to_builtins(value))
+    if _USERINFO_BYTES.search(memoryview(raw)):
+        document = _hidden(document, meta.uid)
     if memoryview(raw).nbytes > LARGEST and len(_encode(document)) > LARGEST:
         return _blank(kind, meta)
     told, problem = kinds.decode(kind, document)
@@ -99,6 +105,7 @@ def _safe(kind: str, document: Object) -> Object:
             del metadata["annotations"]
     if kind == cachebackend.CACHE_BACKENDS:
         _overrides(document, metadata.get("uid", ""))
+        _endpoint(document, metadata.get("uid", ""))
     if kind == core.DEPLOYMENTS:
         _template(document)
     if kind == kvcache.BACKENDS:
@@ -130,6 +137,29 @@ def _overrides(document: Object, uid: str) -> None:
             one["value"] = token(uid, one["value"])
     if given.get("args"):
         given["args"] = [_argument(word, uid) for word in given["args"]]
+
+
+def _endpoint(document: Object, uid: str) -> None:
+    """Stored before there was a rule against it, an address may hold a password, with or without a scheme."""
+    storage = (document.get("spec") or {}).get("remoteStorage") or {}
+    secret, at, place = str(storage.get("endpoint") or "").rpartition("@")
+    if at:
+        scheme, slashes, rest = secret.rpartition("://")
+        storage["endpoint"] = f"{scheme}{slashes}{_once(uid, rest)}@{place}"
+
+
+def _once(uid: str, value: str) -> str:
+    """A token stays what it is: it comes back in the status that we wrote."""
+    return value if _TOKEN.fullmatch(value) else token(uid, value)
+
+
+def _hidden(part: Any, uid: str) -> Any:
+    """A copy without user information in URLs."""
+    if isinstance(part, str):
+        return _USERINFO.sub(lambda found: _once(uid, found[0]), part)
+    if isinstance(part, dict):
+        return {key: _hidden(value, uid) for key, value in part.items()}
+    return [_hidden(one, uid) for one in part] if isinstance(part, list) else part
 
 
 def values(document: Object) -> dict[str, str]:

@@ -23,6 +23,7 @@ from handlers.outcome import Key, Object
 from handlers.world import keyframe
 from handlers.world.fold import fold
 from handlers.world.state import World
+from subscribers.kubernetes import narrow
 from tests.support import equivalence, reviews
 from tests.support.house import INCARNATION, SECOND, House, copied
 
@@ -94,6 +95,7 @@ EDGES = st.sampled_from(("first-event", "restart", "gap", "silent", "recovered",
 #: One rule draws them all: hypothesis leaves whole rules out of a run, and then little happens.
 OPERATIONS = st.one_of(
     *operation("write_backend", 2, name=BACKENDS, labels=LABELS, by=WEBHOOK, requires=st.booleans(), shape=SHAPES),
+    *operation("store_before_the_rule", name=BACKENDS, labels=LABELS),
     *operation("delete_backend", name=BACKENDS),
     *operation("create_pod", 4, name=PODS, labels=LABELS, by=WEBHOOK, named=st.booleans(), marks=MARKS),
     *operation("delete_pod", name=PODS),
@@ -132,10 +134,18 @@ class Machine(RuleBasedStateMachine):
 
     @rule(drawn=OPERATIONS)
     def happens(self, drawn: dict[str, Any]) -> None:
-        getattr(self, drawn.pop("operation"))(**drawn)
+        given = dict(drawn)
+        getattr(self, given.pop("operation"))(**given)
 
     def write_backend(self, name: str, labels: dict[str, str], by: int, requires: bool, shape: str) -> None:
         self.do(self.house.write_backend(name, backend(name, labels, shape, requires), self.house.webhooks[by]))
+
+    def store_before_the_rule(self, name: str, labels: dict[str, str]) -> None:
+        """As from a time when no webhook refused it."""
+        document = backend(name, labels, "External", True)
+        document["spec"]["remoteStorage"]["endpoint"] = f"lm://user:{CANARY}-password@cache.example:65432"
+        put = self.house.cluster.put(Key(CACHE_BACKENDS, "ml", name), document)
+        self.house.secrets |= narrow.values(put)
 
     def delete_backend(self, name: str) -> None:
         self.house.cluster.objects.pop(Key(CACHE_BACKENDS, "ml", name), None)

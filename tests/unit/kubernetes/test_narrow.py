@@ -151,3 +151,24 @@ class TestWhatCannotBeTold:
     def test_what_is_no_object_is_an_error(self, raw: bytes) -> None:
         with pytest.raises(msgspec.MsgspecError):
             narrow(core.PODS, raw)
+
+
+ADDRESSES = {
+    "a URL": f"lm://user:{CANARY}@cache:1",
+    "only a name": f"redis://{CANARY}@cache:1",
+    "without a scheme": f"user:{CANARY}@cache:1",
+    "an @ in the password": f"lm://user:{CANARY}@{CANARY}@cache:1",
+}
+
+
+@pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)
+def test_an_address_that_was_stored_before_the_rule_is_told_without_its_password(address: str) -> None:
+    storage = {"provider": "Redis", "ownership": "External", "endpoint": address}
+    document = {"metadata": metadata(), "spec": {"runtime": "VLLM", "remoteStorage": storage}}
+    found = told(cachebackend.CACHE_BACKENDS, document)
+    assert CANARY not in str(found)
+    assert found.object["spec"]["remoteStorage"]["endpoint"].endswith("@cache:1")
+    assert found == told(cachebackend.CACHE_BACKENDS, document)
+    ours = {"endpoint": found.object["spec"]["remoteStorage"]["endpoint"]}
+    again = told(cachebackend.CACHE_BACKENDS, {**document, "status": ours})
+    assert again.object["status"]["endpoint"] == ours["endpoint"]
