@@ -293,7 +293,7 @@ def test_every_documented_line_of_a_tool_runs_as_it_is_printed(dev: Dev, tmp_pat
     (tmp_path / "prompt.json").write_text("[1, 2, 3]")
     fine = {0, 1}  # 1: the past that is asked about is not in this young log
     for line in lines:
-        words = shlex.split(line)[1:]
+        words = shlex.split(line, comments=True)[1:]
         if words[:1] == ["events"] and "--follow" in words:
             words.remove("--follow")
         if len(words) == 1:
