@@ -41,7 +41,7 @@ async def applied(api: DevKube, document: offline.Document) -> dict[str, Any]:
     """As `kubectl apply --server-side --field-validation=Strict` would."""
     definition = next((one for one in render.DEFINITIONS if one.name == document.kind), None)
     if definition is not None:
-        root = f"/apis/{definition.group}/{definition.versions[-1]}"
+        root = f"/apis/{document.body['apiVersion']}"
         space = "" if definition.cluster else f"/namespaces/{document.key.namespace}"
         path = f"{root}{space}/{definition.plural}/{document.key.name}"
     else:
