@@ -1,8 +1,9 @@
 """A log that is nearly full gives up what is worth least first, so that what matters most still fits.
 
     from 85 %   summaries, moments, statistics and probes are refused: their next ones say the same
-    from 95 %   everything but the reserve
-    reserve     deletions, effects, decisions, leaders: until the stream itself refuses
+    from 95 %   everything but the reserve: objects as observed, edges of replicas, reports
+    reserve     deletions, effects, decisions; and the little that keeps roles at work: leaders, settings, lists,
+                contact, deadlines. Until the stream itself refuses
 
 Here: the classes and the judgement over numbers that a store brings. Who is refused gets `store.Shed`. A stream that
 discards its old end is never nearly full. One line is logged when a level is entered and when it is left.
@@ -36,7 +37,10 @@ FIRST_FROM: Final = 0.85
 OTHER_FROM: Final = 0.95
 
 _FIRST: Final = frozenset(("index.summarised", "moment", "probe.completed"))
-_RESERVE: Final = frozenset(("object.gone", "effect.applied", "effect.failed", "admission.decided", "leader.elected"))
+_RESERVE: Final = frozenset(
+    ("object.gone", "effect.applied", "effect.failed", "admission.decided")
+    + ("leader.elected", "settings.seen", "kind.listed", "watch.contact", "timer.fired")
+)
 
 
 def worth(event: envelope.Envelope) -> Worth:

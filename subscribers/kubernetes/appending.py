@@ -135,6 +135,8 @@ class Recorder:
             except store.TooLarge as error:
                 self._cannot(key, str(error))
                 return
+            except store.Shed as error:  # the log keeps its room for what we do; the watch looks again later
+                raise Untold(str(error)) from error
             else:
                 return
         raise Untold(f"{key}: others were first {TRIES} times")

@@ -189,9 +189,9 @@ def gone(number: int) -> envelope.Envelope:
     return events.event(data, id=f"gone:{number}", source="/t", subject="wl.object.pods.a.b", time_ns=1, actor="t")
 
 
-def settings(number: int) -> envelope.Envelope:
-    data = events.SettingsSeen(role="server", instance="i", version="1", settings={"a": "x" * 500})
-    return events.event(data, id=f"seen:{number}", source="/t", subject="wl.settings.a", time_ns=1, actor="t")
+def seen(number: int) -> envelope.Envelope:
+    data = events.ObjectSeen(uid="u", resource_version=str(number) + "x" * 500, shape=1, object={})
+    return events.event(data, id=f"seen:{number}", source="/t", subject="wl.object.pods.a.b", time_ns=1, actor="t")
 
 
 async def filled(log: Any, make: Any) -> tuple[int, store.StreamFull]:
@@ -208,7 +208,7 @@ async def test_a_nearly_full_log_sheds_by_class_and_keeps_a_reserve(bench: Any) 
     log = await bench.store(max_bytes=60_000)
     moments, why = await filled(log, lambda number: moment(number, text="x" * 500))
     assert isinstance(why, store.Shed)
-    others, why = await filled(log, settings)
+    others, why = await filled(log, seen)
     assert isinstance(why, store.Shed)
     reserve, why = await filled(log, gone)
     assert not isinstance(why, store.Shed)

@@ -170,6 +170,18 @@ class TestTheLog:
         with pytest.raises(Untold, match="others were first"):
             await leader.record(seen("a", version=2, labels={"x": "y"}))
 
+    async def test_a_nearly_full_log_takes_deletions_and_lists_and_the_rest_is_looked_at_again(
+        self, log: memory.MemoryStore
+    ) -> None:
+        leader = Leader(log)
+        await leader.record(seen("a", version=5))
+        log.log.max_bytes = int(log.log.bytes / 0.96)
+        with pytest.raises(Untold, match="takes no more"):
+            await leader.record(seen("b", version=6))
+        log.log.max_bytes, log.log.bytes = 100_000, 97_000
+        await leader.record(Gone("ml", "a", "u", "7"))
+        assert said(log)[-1].startswith("gone a")
+
     async def test_a_name_that_no_subject_can_hold_is_passed_over_and_told_once(
         self, log: memory.MemoryStore, capsys: pytest.CaptureFixture[str]
     ) -> None:
