@@ -1,16 +1,19 @@
-"""The server's own certificate authority and certificate: made at each start, ECDSA P-256, valid for a week.
+"""What a start writes: the server's own authority and certificate (ECDSA P-256, valid for a week), and a kubeconfig.
 
 Nothing is reused between starts, so that a kubeconfig of an earlier life fails at the handshake and not in some odd
 later way. Clients authenticate with bearer tokens; there are no client certificates. The private key of the authority
 is never written: nobody can sign anything after the start.
 """
 
+import base64
 import datetime
 import ipaddress
+import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -19,6 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID = datetime.timedelta(days=7)
 SKEW = datetime.timedelta(hours=1)  # for containers whose clock is behind
+NAME = "devkube"  # of cluster, user and context
 ALWAYS = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
@@ -127,3 +131,27 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
+
+
+def kubeconfig(url: str, authority: bytes, token: str, *, namespace: str = "default") -> dict[str, Any]:
+    """`authority` is the CA's certificate in PEM; it is embedded, so the file works wherever it is copied. Written as
+    JSON, which every reader of YAML reads, so that a start needs no YAML library."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": NAME,
+                "cluster": {"server": url, "certificate-authority-data": base64.b64encode(authority).decode()},
+            }
+        ],
+        "users": [{"name": NAME, "user": {"token": token}}],
+        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": namespace}}],
+        "current-context": NAME,
+    }
+
+
+def write_kubeconfig(path: Path, content: dict[str, Any]) -> None:
+    """Readable by its owner only: it holds the admin's token. Missing folders are made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_private(path, json.dumps(content, indent=2).encode() + b"\n")

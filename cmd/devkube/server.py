@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from devkube import certificates, fieldselectors, kubeconfig, routes, wiring
+from devkube import certificates, fieldselectors, routes, wiring
 from devkube.access import escalation
 from devkube.access.authn import Authenticator, impersonated, read_token_file
 from devkube.access.objects import StoredObjects
@@ -38,7 +38,6 @@ from devkube.lifecycle import Lifecycle
 from devkube.options import Settings
 from devkube.requests import ADMIN, JSON, Answer, EventType, Request, Stream, User
 from devkube.routes import Route
-from devkube.seeding import seed
 from devkube.store import Store
 from devkube.verbs import Verbs
 
@@ -112,7 +111,7 @@ class DevKube:
             directory = Path(self._temporary.name)
         try:
             files = certificates.write(self.issued, directory)
-            seed(self.store, self.catalog, self.clock)
+            wiring.seed(self.store, self.catalog, self.clock)
             self.lifecycle.start()
             if self.settings.simulate:
                 from devkube.simulation.simulation import Simulation  # nothing of it where it is not asked for
@@ -122,9 +121,9 @@ class DevKube:
             port = await self.http.start(self.settings.listen, self.settings.port, tls(files))
             self.url = f"https://{reachable(self.settings.listen)}:{port}"
             self.ca_file, self.kubeconfig = files.authority, directory / "kubeconfig"
-            content = kubeconfig.document(self.url, self.issued.authority, self.admin_token)
+            content = certificates.kubeconfig(self.url, self.issued.authority, self.admin_token)
             for path in filter(None, (self.kubeconfig, self.settings.kubeconfig)):
-                kubeconfig.write(path, content)
+                certificates.write_kubeconfig(path, content)
         except BaseException:
             await self.stop()
             raise

@@ -1,10 +1,11 @@
-"""Small adapters between modules: who answers what is not stored, and the rules of CRDs themselves."""
+"""Small adapters between modules: who answers what is not stored, the rules of CRDs themselves, and what a cluster
+begins with."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
-from devkube.access import reviews, tokens
+from devkube.access import defaults, reviews, tokens
 from devkube.access.authn import Authenticator
 from devkube.access.objects import Objects
 from devkube.access.rbac import Authorizer
@@ -13,11 +14,11 @@ from devkube.clock import Clock
 from devkube.custom import definition
 from devkube.deleting import CRDS, delete
 from devkube.errors import Cause, bad_request, conflict, invalid
-from devkube.kinds import FieldValidation, Object, Resource, Rules
-from devkube.machinery import Machinery
+from devkube.kinds import Catalog, FieldValidation, Object, Resource, Rules
+from devkube.machinery import Machinery, new_uid
 from devkube.requests import Answer, Request, Subresource
 from devkube.schema import Schema
-from devkube.store import encode
+from devkube.store import Store, encode
 
 Made = Callable[[Request, Object], Object]
 
@@ -148,3 +149,21 @@ def _of_a_rule(cause: Cause) -> bool:
 def builtins() -> list[Resource]:
     """The built-in resources, CRDs with the rules of their own."""
     return [replace(one, rules=_DefinitionRules(one.rules)) if one.key == CRDS else one for one in builtin_resources()]
+
+
+NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+def seed(store: Store, catalog: Catalog, clock: Clock) -> None:
+    """Four namespaces and the default roles. Written past the verbs, for nobody looks yet."""
+    objects: list[Object] = []
+    for name in NAMESPACES:
+        labels = {"kubernetes.io/metadata.name": name}
+        obj: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        objects.append({**obj, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}})
+    for obj in (*objects, *defaults.cluster_roles(), *defaults.cluster_role_bindings()):
+        resource = catalog.of_kind(obj["apiVersion"], obj["kind"])
+        assert resource is not None, f"no built-in {obj['kind']}"
+        meta = {**obj["metadata"], "uid": new_uid(), "creationTimestamp": clock.timestamp()}
+        store.create(resource.key, {**obj, "metadata": meta})
+    store.compact()  # histories begin after this

@@ -5,7 +5,6 @@
     signing        the key of ServiceAccount tokens: JWTs, ES256
     tokens         TokenRequest, TokenReview, SelfSubjectReview
     rules          policy rules: what one allows, whether one set of them covers another
-    aggregation    ClusterRoles that gather the rules of others
     rbac           Role, ClusterRole and binding objects -> a decision; 403 as upstream words it
     escalation     nobody grants what he does not hold
     reviews        SubjectAccessReview and its relatives

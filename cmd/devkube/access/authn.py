@@ -24,8 +24,7 @@ from devkube.requests import ADMIN, User
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 ANONYMOUS = User("system:anonymous", groups=(UNAUTHENTICATED,))
 _PREFIX = "system:serviceaccount:"
-_EXTRA = "authentication.kubernetes.io/"
-_LEEWAY = 60.0  # seconds by which clocks may differ; also how long a token outlives an object that is being deleted
+_LEEWAY = 60.0  # seconds by which clocks may differ
 
 
 class TokenError(Exception):
@@ -104,42 +103,19 @@ class Authenticator:
             raise TokenError("service account token is not valid yet")
         own = claims["kubernetes.io"]
         namespace, account = own["namespace"], own["serviceaccount"]
-        self._still_there("serviceaccounts", "service account", namespace, account)
-        extra: dict[str, list[str]] = {}
-        for kind, key, home in (("pod", "pods", namespace), ("secret", "secrets", namespace), ("node", "nodes", "")):
-            bound = own.get(kind)
-            if bound is None:
-                continue
-            if kind != "node" or "pod" not in own:  # a Pod's node is only told
-                self._still_there(key, kind, home, bound)
-            if kind != "secret":
-                extra[f"{_EXTRA}{kind}-name"] = [bound["name"]]
-                if bound.get("uid"):
-                    extra[f"{_EXTRA}{kind}-uid"] = [bound["uid"]]
-        extra[f"{_EXTRA}credential-id"] = [f"JTI={claims['jti']}"]
+        self._still_there(namespace, account)
+        extra = {"authentication.kubernetes.io/credential-id": [f"JTI={claims['jti']}"]}
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
         return User(f"{_PREFIX}{namespace}:{account['name']}", account["uid"], groups, extra)
 
-    def _still_there(self, key: str, kind: str, namespace: str, bound: Mapping[str, str]) -> None:
-        """A token dies with what it is bound to; an object of the same name with another uid is another."""
-        found = self._objects.get(key, namespace, bound["name"])
+    def _still_there(self, namespace: str, account: Mapping[str, str]) -> None:
+        """A token dies with its account; one of the same name with another uid is another."""
+        found = self._objects.get("serviceaccounts", namespace, account["name"])
         if found is None:
-            told = f'{key[:-1]} "{bound["name"]}" not found' if key == "serviceaccounts" else _INVALIDATED
-            raise TokenError(told)
+            raise TokenError(f'serviceaccount "{account["name"]}" not found')
         meta = found["metadata"]
-        if meta.get("uid") != bound.get("uid"):
-            if key == "serviceaccounts":
-                raise TokenError(f"service account UID ({meta.get('uid')}) does not match claim ({bound.get('uid')})")
-            told = f"does not match service account {kind} ref claim ({bound.get('uid')})"
-            raise TokenError(f"{kind} UID ({meta.get('uid')}) {told}")
-        deleted = meta.get("deletionTimestamp")
-        if deleted and deleted < self._clock.after(-_LEEWAY):  # both RFC 3339 in UTC: text compares as time
-            if key == "serviceaccounts":
-                raise TokenError(f"service account {namespace}/{bound['name']} has been deleted")
-            raise TokenError(_INVALIDATED)
-
-
-_INVALIDATED = "service account token has been invalidated"
+        if meta.get("uid") != account.get("uid"):
+            raise TokenError(f"service account UID ({meta.get('uid')}) does not match claim ({account.get('uid')})")
 
 
 def impersonated(user: User, headers: Iterable[tuple[str, str]], authorizer: Authorizer) -> User:

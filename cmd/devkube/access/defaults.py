@@ -7,7 +7,7 @@ the roles of a cluster's own components.
 
 from collections.abc import Iterable
 
-from devkube.access import aggregation
+from devkube.access import rules
 from devkube.access.rbac import GROUP
 from devkube.kinds import Object
 
@@ -86,11 +86,11 @@ _BINDINGS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 def cluster_roles() -> list[Object]:
     """The objects as a client would have created them, rules of aggregated ones filled in."""
-    roles = [_object("ClusterRole", name, {"rules": [_rule(text) for text in rules]}) for name, rules in _ROLES.items()]
+    roles = [_object("ClusterRole", name, {"rules": [_rule(text) for text in texts]}) for name, texts in _ROLES.items()]
     for name in _AGGREGATED:
         selector = {"matchLabels": {f"{_TO}{name}": "true"}}
         roles.append(_object("ClusterRole", name, {"aggregationRule": {"clusterRoleSelectors": [selector]}}))
-    filled = aggregation.resolve(roles)
+    filled = rules.resolve(roles)
     return [{**role, "rules": filled[role["metadata"]["name"]]} for role in roles]
 
 

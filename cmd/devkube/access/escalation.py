@@ -6,7 +6,7 @@ that only touch finalizers or ownerReferences. From upstream: `pkg/registry/rbac
 
 from collections.abc import Sequence
 
-from devkube.access import aggregation, rules
+from devkube.access import rules
 from devkube.access.objects import Objects
 from devkube.access.rbac import CLUSTER_ROLES, GROUP, MASTERS, ROLES, Authorizer
 from devkube.access.rules import Question, Rule
@@ -55,7 +55,7 @@ def _rules_of(objects: Objects, plural: str, kind: str, namespace: str, name: st
     if found is None:
         raise not_found(About(GROUP, plural, name))  # as upstream, which names what was asked for
     if kind == "ClusterRole" and found.get("aggregationRule"):
-        return rules.read(aggregation.resolve(objects.list(key))[name])
+        return rules.read(rules.resolve(objects.list(key))[name])
     return rules.read(found.get("rules"))
 
 

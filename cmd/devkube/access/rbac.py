@@ -11,7 +11,7 @@ Members of system:masters may do everything, whatever the objects say, as with e
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from devkube.access import aggregation, rules
+from devkube.access import rules
 from devkube.access.objects import Objects
 from devkube.access.rules import Question, Rule
 from devkube.errors import StatusError
@@ -77,9 +77,7 @@ def policy(
     role_bindings: Iterable[Object],
     cluster_role_bindings: Iterable[Object],
 ) -> Policy:
-    by_name = {
-        ("ClusterRole", "", name): rules.read(found) for name, found in aggregation.resolve(cluster_roles).items()
-    }
+    by_name = {("ClusterRole", "", name): rules.read(found) for name, found in rules.resolve(cluster_roles).items()}
     for role in roles:
         meta = role["metadata"]
         by_name["Role", meta.get("namespace") or "", meta["name"]] = rules.read(role.get("rules"))

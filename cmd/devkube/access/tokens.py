@@ -1,8 +1,8 @@
 """TokenRequest, TokenReview and SelfSubjectReview: authentication.k8s.io/v1, nothing of it stored.
 
-A ServiceAccount's token is bound to the account and, when asked, to a Pod, Secret or Node; it is for the audiences
-asked for, by default this server. Checks, order and texts are those of upstream's `serviceaccount/storage/token.go` and
-`pkg/registry/authentication`. Secrets of type kubernetes.io/service-account-token are not filled.
+A ServiceAccount's token is for the audiences asked for, by default this server; it dies with the account. Bound to
+Pods, Secrets or Nodes are none. Texts are those of upstream's `serviceaccount/storage/token.go`. Secrets of type
+kubernetes.io/service-account-token are not filled.
 """
 
 import uuid
@@ -18,7 +18,6 @@ from devkube.requests import User
 
 GROUP = "authentication.k8s.io"
 _SHORTEST, _LONGEST, _USUAL = 600, 1 << 32, 3600  # seconds
-_BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
 def token_request(
@@ -27,11 +26,10 @@ def token_request(
     """The TokenRequest completed by its status."""
     meta, spec = obj.get("metadata") or {}, obj.get("spec") or {}
     about = About(GROUP, "tokenrequests", name, "TokenRequest")
-    for key, want, text in (("name", name, "name"), ("namespace", namespace, "namespace")):
+    for key, want in (("name", name), ("namespace", namespace)):
         if meta.get(key) and meta[key] != want:
-            raise invalid(
-                about, [_wrong(f"metadata.{key}", meta[key], f"must match the service account {text} if specified")]
-            )
+            text = f"must match the service account {key} if specified"
+            raise invalid(about, [_wrong(f"metadata.{key}", meta[key], text)])
     account = objects.get("serviceaccounts", namespace, name)
     if account is None:
         raise not_found(About("", "serviceaccounts", name))
@@ -39,21 +37,19 @@ def token_request(
     if meta.get("uid") not in (None, "", uid):
         told = f"the UID in the token request ({meta['uid']}) does not match the UID of the service account ({uid})"
         raise conflict(About(GROUP, "TokenRequest", name), told)
+    if spec.get("boundObjectRef"):
+        raise bad_request("devkube binds tokens to their ServiceAccount only: leave spec.boundObjectRef out")
     seconds = spec.get("expirationSeconds")
     seconds = _USUAL if seconds is None else seconds
-    path = "spec.expirationSeconds"
-    if seconds < _SHORTEST:
-        raise invalid(
-            About(GROUP, "", "", "TokenRequest"),
-            [_wrong(path, seconds, "may not specify a duration less than 10 minutes")],
-        )
-    if seconds > _LONGEST:
-        text = "may not specify a duration larger than 2^32 seconds"
-        raise invalid(About(GROUP, "", "", "TokenRequest"), [_wrong(path, seconds, text)])
+    if not _SHORTEST <= seconds <= _LONGEST:
+        text = "may not specify a duration less than 10 minutes"
+        if seconds > _LONGEST:
+            text = "may not specify a duration larger than 2^32 seconds"
+        about = About(GROUP, "", "", "TokenRequest")
+        raise invalid(about, [_wrong("spec.expirationSeconds", seconds, text)])
     audiences = list(spec.get("audiences") or authenticator.audiences)
     now = clock.now().timestamp()
     own: dict[str, Any] = {"namespace": namespace, "serviceaccount": {"name": name, "uid": uid}}
-    own.update(_bound(objects, namespace, name, spec.get("boundObjectRef")))
     token = authenticator.signer.sign(
         {
             "aud": audiences,
@@ -71,32 +67,6 @@ def token_request(
         "spec": {"boundObjectRef": None, **spec, "audiences": audiences, "expirationSeconds": seconds},
         "status": {"token": token, "expirationTimestamp": clock.after(seconds)},
     }
-
-
-def _bound(objects: Objects, namespace: str, account: str, reference: Object | None) -> dict[str, Any]:
-    """The claims of the object a token is bound to."""
-    if reference is None:
-        return {}
-    kind, version, name = reference.get("kind") or "", reference.get("apiVersion") or "", reference.get("name") or ""
-    if kind not in _BINDABLE or version not in ("v1", ""):
-        version = version if "/" in version else f"/{version}"
-        raise bad_request(f"cannot bind token to object of type {version}, Kind={kind}")
-    key = _BINDABLE[kind]
-    found = objects.get(key, "" if kind == "Node" else namespace, name)
-    if found is None:
-        raise not_found(About("", key, name))
-    uid = found["metadata"]["uid"]
-    claims = {kind.lower(): {"name": name, "uid": uid}}
-    if kind == "Pod" and (found.get("spec") or {}).get("serviceAccountName", "default") != account:
-        told = f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
-        raise bad_request(told)
-    if reference.get("uid") not in (None, "", uid):
-        told = (
-            f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record. "
-            "The object might have been deleted and then recreated"
-        )
-        raise conflict(About("", kind, name), told)
-    return claims
 
 
 def token_review(authenticator: Authenticator, obj: Object) -> Object:

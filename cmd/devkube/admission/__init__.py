@@ -1,7 +1,6 @@
 """Webhooks that have a say in what is stored: MutatingWebhookConfiguration and ValidatingWebhookConfiguration.
 
-    hooks          configurations -> hooks in the order in which they are called
-    matching       does this request concern that hook, and in which version of the resource
+    matching       configurations -> hooks in their order; does this request concern one, and in which version
     conditions     matchConditions: compiled when the configuration is written, evaluated per request
     review         the AdmissionReview that is sent; whether the one that came back may be believed
     call           TLS to a url or a Service reference

@@ -20,10 +20,9 @@ import msgspec
 
 from devkube import patches
 from devkube.access.objects import Objects
-from devkube.admission import hooks, matching, review
+from devkube.admission import matching, review
 from devkube.admission.call import Caller, CallFailed
-from devkube.admission.hooks import Hook
-from devkube.admission.matching import Invocation
+from devkube.admission.matching import Hook, Invocation
 from devkube.errors import StatusError, bad_request, internal
 from devkube.kinds import Catalog, Object
 from devkube.requests import Attributes
@@ -33,8 +32,8 @@ log = logging.getLogger("devkube.admission")
 _AUDITED = 256
 _MUTATED, _PATCH = "mutation.webhook.admission.k8s.io/", "patch.webhook.admission.k8s.io/"
 _FAILED = {
-    hooks.MUTATING: f"failed-open.{_MUTATED}",
-    hooks.VALIDATING: "failed-open.validating.webhook.admission.k8s.io/",
+    matching.MUTATING: f"failed-open.{_MUTATED}",
+    matching.VALIDATING: "failed-open.validating.webhook.admission.k8s.io/",
 }
 
 
@@ -76,7 +75,7 @@ class Chain:
 
     async def mutate(self, attributes: Attributes) -> Object:
         """The object after all of them; `attributes.object` is it as well."""
-        found = () if matching.exempt(attributes) else self._configured(hooks.MUTATING)
+        found = () if matching.exempt(attributes) else self._configured(matching.MUTATING)
         again = Reinvocation()
         try:
             for turn in (0, 1) if found else ():
@@ -93,7 +92,7 @@ class Chain:
     async def validate(self, attributes: Attributes) -> None:
         if matching.exempt(attributes):
             return
-        found = [self._concerned(hook, attributes) for hook in self._configured(hooks.VALIDATING)]
+        found = [self._concerned(hook, attributes) for hook in self._configured(matching.VALIDATING)]
         concerned = [one for one in found if one is not None]
         if not concerned:
             return
@@ -113,7 +112,7 @@ class Chain:
         version = self._objects.version_of(key)
         found = self._hooks.get(key)
         if found is None or found[0] != version:
-            found = self._hooks[key] = (version, hooks.hooks(self._objects.list(key)))
+            found = self._hooks[key] = (version, matching.hooks(self._objects.list(key)))
         return found[1]
 
     def _concerned(self, hook: Hook, attributes: Attributes) -> Invocation | None:
@@ -132,7 +131,7 @@ class Chain:
             if response.patch:
                 changed = self._patched(called, attributes, response, place)
         except CallFailed as failed:
-            self._fail(called.hook, failed, attributes, _FAILED[hooks.MUTATING] + place)
+            self._fail(called.hook, failed, attributes, _FAILED[matching.MUTATING] + place)
         finally:
             _annotate(attributes, _MUTATED + place, {**_names(called.hook), "mutated": changed})
         return changed
@@ -142,7 +141,7 @@ class Chain:
             await self._ask(called, attributes, mutating=False)
         except CallFailed as failed:
             try:
-                self._fail(called.hook, failed, attributes, _FAILED[hooks.VALIDATING] + place)
+                self._fail(called.hook, failed, attributes, _FAILED[matching.VALIDATING] + place)
             except StatusError as error:
                 return error
         except StatusError as error:
@@ -163,7 +162,7 @@ class Chain:
             raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
         version = next((one for one in hook.review_versions if one in review.VERSIONS), None)
         if version is None:
-            told = "webhook does not accept known AdmissionReview versions (v1, v1beta1)"
+            told = "webhook does not accept known AdmissionReview versions (v1)"
             raise CallFailed(f"could not create admission objects: {told}")
         uid = str(uuid.uuid4())
         body = msgspec.json.encode(review.request(uid, version, attributes, called.resource))

@@ -1,4 +1,5 @@
-"""Does this request concern that hook, and in which version of the resource is it to be told?
+"""Configurations -> hooks, in the order in which they are called (configurations by name, hooks as written); does a
+request concern one, and in which version of the resource is it to be told?
 
 Order and exemptions are upstream's (`webhook/generic/webhook.go`, `webhook/predicates`): namespaceSelector, then
 objectSelector, then rules, then under matchPolicy Equivalent the rules again for every other served version, then
@@ -6,14 +7,92 @@ matchConditions. The configurations themselves are never sent to webhooks: nobod
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from devkube import selectors
 from devkube.admission import conditions, review
-from devkube.admission.hooks import Hook, Rule
+from devkube.admission.conditions import Condition
 from devkube.errors import About, StatusError, forbidden, not_found
 from devkube.kinds import Catalog, Object, Resource
 from devkube.requests import Attributes
+
+MUTATING = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
+VALIDATING = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Rule:
+    operations: tuple[str, ...]
+    groups: tuple[str, ...]
+    versions: tuple[str, ...]
+    resources: tuple[str, ...]
+    scope: str = "*"  # *, Cluster or Namespaced
+
+
+@dataclass(frozen=True)
+class Hook:
+    name: str
+    configuration: str
+    uid: str  # configuration/name/number: tells hooks of the same name apart
+    client: Mapping[str, Any]  # clientConfig as written
+    rules: tuple[Rule, ...]
+    namespaces: Mapping[str, Any] = field(default_factory=dict)  # LabelSelector
+    objects: Mapping[str, Any] = field(default_factory=dict)  # LabelSelector
+    conditions: tuple[Condition, ...] = ()
+    failures: Literal["Fail", "Ignore"] = "Fail"
+    equivalent: bool = True  # matchPolicy Equivalent
+    reinvoked: bool = False  # reinvocationPolicy IfNeeded
+    side_effects: str = ""
+    review_versions: tuple[str, ...] = ("v1",)
+    timeout: int = _SECONDS  # seconds
+
+
+def hooks(configurations: Iterable[Object]) -> tuple[Hook, ...]:
+    ordered = sorted(configurations, key=lambda one: str(one["metadata"]["name"]))
+    return tuple(hook for one in ordered for hook in _hooks(one))
+
+
+def _hooks(configuration: Object) -> list[Hook]:
+    own = configuration["metadata"]["name"]
+    met: dict[str, int] = {}
+    found = []
+    for one in configuration.get("webhooks") or ():
+        name = one.get("name") or ""
+        number = met[name] = met.get(name, -1) + 1
+        found.append(
+            Hook(
+                name=name,
+                configuration=own,
+                uid=f"{own}/{name}/{number}",
+                client=one.get("clientConfig") or {},
+                rules=tuple(map(_rule, one.get("rules") or ())),
+                namespaces=one.get("namespaceSelector") or {},
+                objects=one.get("objectSelector") or {},
+                conditions=tuple(
+                    Condition(c.get("name") or "", c.get("expression") or "") for c in one.get("matchConditions") or ()
+                ),
+                failures="Ignore" if one.get("failurePolicy") == "Ignore" else "Fail",
+                equivalent=one.get("matchPolicy") != "Exact",
+                reinvoked=one.get("reinvocationPolicy") == "IfNeeded",
+                side_effects=one.get("sideEffects") or "",
+                review_versions=tuple(one.get("admissionReviewVersions") or ()),
+                timeout=one.get("timeoutSeconds") or _SECONDS,
+            )
+        )
+    return found
+
+
+def _rule(rule: Object) -> Rule:
+    return Rule(
+        operations=tuple(rule.get("operations") or ()),
+        groups=tuple(rule.get("apiGroups") or ()),
+        versions=tuple(rule.get("apiVersions") or ()),
+        resources=tuple(rule.get("resources") or ()),
+        scope=rule.get("scope") or "*",
+    )
+
 
 Labels = Mapping[str, str]
 LabelsOf = Callable[[str], Labels | None]  # of a namespace; None when it does not exist

@@ -1,7 +1,7 @@
 """The AdmissionReview that is sent, and whether the one that came back may be believed.
 
 From upstream: `admission/plugin/webhook/request/admissionreview.go` and `webhook/errors`. v1 is strict about what comes
-back, v1beta1 is not. A response is read field by field: a wrong JSON type makes it invalid, as Go's decoder would.
+back. A response is read field by field: a wrong JSON type makes it invalid, as Go's decoder would.
 """
 
 import base64
@@ -19,7 +19,7 @@ from devkube.requests import Attributes
 from devkube.values import go_type
 
 GROUP = "admission.k8s.io"
-VERSIONS = ("v1", "v1beta1")
+VERSIONS = ("v1",)
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 
 

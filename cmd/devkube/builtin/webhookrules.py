@@ -14,7 +14,7 @@ from devkube.causes import duplicate, invalid, required
 from devkube.errors import Cause
 from devkube.kinds import Object
 
-REVIEWS = ("v1", "v1beta1")
+REVIEWS = ("v1",)
 
 
 def webhooks(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:

@@ -7,8 +7,8 @@ look at again it hears from the store after each write, so that nothing is stale
     client, loops  the API as one actor sees it, Events; a controller's queue
     owning         Pods and their owners: claiming, making, counting
     deployments    with their ReplicaSets; sets (StatefulSets, DaemonSets); jobs; nodes; scheduler
-    kubelet        carries out the lives of Pods: lives (one Pod), containers (one container), plans (what annotations
-                   tell of it), podstatus (how it is told)
+    kubelet        carries out the lives of Pods: lives (one Pod and its containers), plans (what annotations tell),
+                   podstatus (how it is told)
 
 What is left out stands in devkube's README.
 """

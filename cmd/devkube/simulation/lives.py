@@ -1,16 +1,149 @@
-"""The life of one Pod on its node: init containers in their order, sidecars, the others, and the end of all.
+"""The life of one Pod on its node, and of each of its containers. No I/O and no clock: time is handed in.
 
-`advance` brings it up to now and tells what happened; `podstatus` makes a status of it. Rules: upstream's
-pkg/kubelet/kuberuntime/kuberuntime_manager.go (computePodActions). No I/O and no clock.
+    new ─► waiting ─► pulling ─► running ─► ended ─► waiting …
+                        │  ▲                  (CrashLoopBackOff: at once, then after 10 s, 20 s … 5 min)
+                        ▼  │
+                      unpulled   (ErrImagePull, ImagePullBackOff: 10 s, 20 s … 5 min)
+
+Each turn happens at the instant at which it was due and not at which somebody looked, so that a clock may be advanced
+by an hour at once and every time in a status is right. `Life.advance` brings a Pod up to now and tells what happened;
+`podstatus` makes a status of it. Rules: upstream's pkg/kubelet (delays) and kuberuntime_manager.go (computePodActions).
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from devkube.kinds import Object
-from devkube.simulation.containers import HAIR, Container, Happening
 from devkube.simulation.plans import PREFIX, Plan, plan
+
+State = Literal["new", "waiting", "pulling", "unpulled", "running", "ended"]
+HAIR: Final = 0.001  # seconds that an alarm may be early
+_CALM: Final = 600.0  # a container that ran so long starts over without delay
+FRESH: Final = 2.0  # seconds that ErrImagePull is told before ImagePullBackOff
+
+
+@dataclass(frozen=True)
+class Happening:
+    """What becomes an Event about a container, or about its Pod where `container` is empty."""
+
+    reason: str
+    message: str
+    warning: bool = False
+    container: str = ""
+
+
+@dataclass(frozen=True)
+class End:
+    code: int
+    reason: str
+    started: float
+    finished: float
+
+
+def backoff(failures: int) -> float:
+    """Seconds after so many failures in a row."""
+    return min(10.0 * 2.0 ** min(failures - 1, 10), 300.0) if failures > 0 else 0.0
+
+
+@dataclass
+class Container:
+    name: str
+    image: str
+    state: State = "new"
+    at: float = 0.0  # since when it is in this state
+    restarts: int = 0
+    streak: int = 0  # ends or failed pulls in a row
+    pulled: bool = False
+    end: End | None = None  # the last one
+
+    def begin(self, at: float) -> None:
+        if self.state == "new":
+            self.state, self.at = "waiting", at
+
+    def step(self, plan: Plan, now: float) -> Iterator[Happening]:
+        while (due := self._until(plan)) is not None and due <= now + HAIR:
+            yield from self._turn(plan, due)
+
+    def stop(self, at: float, code: int, reason: str) -> None:
+        """Somebody ended it."""
+        if self.state == "running":
+            self._end(at, code, reason)
+        else:
+            self.state, self.at = "ended" if self.end else "new", at
+
+    def due(self, plan: Plan, now: float) -> float | None:
+        """When to look again."""
+        found = [self._until(plan)]
+        if self.state == "unpulled":
+            found.append(self.at + FRESH)
+        elif self.state == "running":
+            found.append(self.ready_at(plan))
+        return min((one for one in found if one is not None and one > now + HAIR), default=None)
+
+    def ready_at(self, plan: Plan) -> float | None:
+        """Now or in future; None: not running, or never."""
+        return None if self.state != "running" or plan.ready is None else self.at + plan.ready
+
+    def again(self, plan: Plan) -> bool:
+        """Whether it is started again after the end that it had."""
+        failed = self.end is not None and self.end.code != 0
+        return plan.restart == "Always" or (plan.restart == "OnFailure" and failed)
+
+    def _until(self, plan: Plan) -> float | None:
+        if self.state == "waiting":
+            return self.at
+        if self.state == "pulling":
+            return self.at + (plan.pull or 0.0)
+        if self.state == "unpulled":
+            return self.at + backoff(self.streak)
+        if self.state == "running":
+            return None if plan.run is None else self.at + plan.run
+        return self.at + backoff(self.streak - 1) if self.state == "ended" and self.again(plan) else None
+
+    def _turn(self, plan: Plan, at: float) -> Iterator[Happening]:
+        if self.state == "waiting":
+            if self.pulled or plan.pull is None:
+                text = f'Container image "{self.image}" already present on machine and can be accessed by the pod'
+                yield self._happening("Pulled", text)
+                yield from self._start(at)
+            else:
+                yield self._happening("Pulling", f'Pulling image "{self.image}"')
+                self.state, self.at = "pulling", at
+        elif self.state == "pulling" and plan.pull_error:
+            yield self._happening("Failed", f'Failed to pull image "{self.image}": {plan.pull_error}', warning=True)
+            yield self._happening("Failed", "Error: ErrImagePull", warning=True)
+            self.state, self.at, self.streak = "unpulled", at, self.streak + 1
+        elif self.state == "pulling":
+            took = f"{at - self.at:.3g}s"
+            yield self._happening("Pulled", f'Successfully pulled image "{self.image}" in {took}')
+            self.pulled, self.streak = True, 0
+            yield from self._start(at)
+        elif self.state == "unpulled":
+            yield self._happening("BackOff", f'Back-off pulling image "{self.image}"')
+            yield self._happening("Pulling", f'Pulling image "{self.image}"')
+            self.state, self.at = "pulling", at
+        elif self.state == "running":
+            self._end(at, plan.code, "Error" if plan.code else "Completed")
+            if self.streak > 1 and self.again(plan):
+                text = f"Back-off restarting failed container {self.name}"
+                yield self._happening("BackOff", text, warning=True)
+        else:
+            self.restarts, self.state, self.at = self.restarts + 1, "waiting", at
+
+    def _start(self, at: float) -> Iterator[Happening]:
+        yield self._happening("Created", "Container created")
+        yield self._happening("Started", "Container started")
+        self.state, self.at = "running", at
+
+    def _end(self, at: float, code: int, reason: str) -> None:
+        self.streak = 1 if at - self.at >= _CALM else self.streak + 1
+        self.end = End(code, reason, self.at, at)
+        self.state, self.at = "ended", at
+
+    def _happening(self, reason: str, message: str, *, warning: bool = False) -> Happening:
+        return Happening(reason, message, warning, self.name)
+
 
 ENDED: Final = ("Succeeded", "Failed")
 

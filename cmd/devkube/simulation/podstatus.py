@@ -9,8 +9,7 @@ from typing import Any
 
 from devkube.kinds import Object
 from devkube.simulation.client import set_condition, stamp
-from devkube.simulation.containers import FRESH, HAIR, Container, End, backoff
-from devkube.simulation.lives import Life, failed
+from devkube.simulation.lives import FRESH, HAIR, Container, End, Life, backoff, failed
 
 Json = dict[str, Any]
 

@@ -371,24 +371,6 @@ async def test_with_the_account_goes_the_token(kube: Client, nobody: Client, spa
     await eventually(refused)
 
 
-async def test_a_token_may_be_bound_to_a_pod(kube: Client, nobody: Client, space: Space) -> None:
-    """boundObjectRef: valid while the Pod is."""
-    path = space.of("v1", "serviceaccounts")
-    await kube.create(path, {"metadata": {"name": "robot"}})
-    made = await kube.create(space.pods, pod("p", spec={"serviceAccountName": "robot"}))
-    reference = {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": made["metadata"]["uid"]}
-    bound = nobody.as_token(await token(kube, f"{path}/robot", boundObjectRef=reference))
-    await may_not(bound, space.pods)
-    (await kube.delete(f"{space.pods}/p", gracePeriodSeconds="0")).ok()
-
-    async def refused() -> None:
-        (await bound.get(space.pods)).refused(401, "Unauthorized")
-
-    await eventually(refused)
-    body = {"spec": {"boundObjectRef": {**reference, "name": "none"}}}
-    (await kube.post(f"{path}/robot/token", body)).refused(404, "NotFound")
-
-
 async def test_the_administrator_may_act_for_others(kube: Client, space: Space) -> None:
     """Impersonate-User and Impersonate-Group: kubectl --as."""
     headers = {"Impersonate-User": f"system:serviceaccount:{space.name}:robot"}

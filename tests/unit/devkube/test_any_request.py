@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from devkube.calls import Call, Live
 from devkube.options import Settings
-from devkube.seeding import seed
 from devkube.server import DevKube
+from devkube.wiring import seed
 
 
 def words(text: str) -> st.SearchStrategy[str]:

@@ -102,52 +102,6 @@ def test_a_token_dies_with_its_account(place) -> None:
     assert place.refused(token) == "service account UID (another) does not match claim (uid-builder)"
 
 
-def test_a_token_bound_to_a_pod(place) -> None:
-    place.cluster.put("Pod", "p", "ns", spec={"serviceAccountName": "builder", "nodeName": "n"})
-    place.cluster.put("Node", "n")
-    reference = {"kind": "Pod", "apiVersion": "v1", "name": "p"}
-    token = place.token(boundObjectRef=reference)
-    extra = dict(place.user(token).extra)
-    del extra["authentication.kubernetes.io/credential-id"]
-    assert extra == {
-        "authentication.kubernetes.io/pod-name": ["p"],
-        "authentication.kubernetes.io/pod-uid": ["uid-p"],
-    }
-    place.cluster.drop("pods", "ns", "p")
-    assert place.refused(token) == "service account token has been invalidated"
-
-
-def test_a_pod_that_terminates_takes_its_tokens_with_it(place) -> None:
-    place.cluster.put("Pod", "p", "ns", spec={"serviceAccountName": "builder"})
-    token = place.token(boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "p"})
-    stamp = {"deletionTimestamp": place.clock.timestamp()}
-    place.cluster.put("Pod", "p", "ns", meta=stamp, spec={"serviceAccountName": "builder"})
-    place.user(token)
-    place.clock.advance(62)
-    assert place.refused(token) == "service account token has been invalidated"
-
-
-@pytest.mark.parametrize(
-    ("reference", "code", "message"),
-    [
-        ({"kind": "Pod", "apiVersion": "v1", "name": "x"}, 404, 'pods "x" not found'),
-        (
-            {"kind": "ConfigMap", "apiVersion": "v1", "name": "x"},
-            400,
-            "cannot bind token to object of type /v1, Kind=ConfigMap",
-        ),
-        ({"kind": "Pod", "apiVersion": "v1", "name": "p"}, 400, "running with different serviceaccount name"),
-        ({"kind": "Secret", "apiVersion": "v1", "name": "s", "uid": "z"}, 409, "does not match the UID in record"),
-    ],
-)
-def test_what_a_token_cannot_be_bound_to(place, reference, code: int, message: str) -> None:
-    place.cluster.put("Pod", "p", "ns", spec={"serviceAccountName": "other"})
-    place.cluster.put("Secret", "s", "ns")
-    with pytest.raises(StatusError, match=message) as caught:
-        place.token(boundObjectRef=reference)
-    assert caught.value.code == code
-
-
 def test_a_token_request_comes_back_completed(place) -> None:
     found = place.request(audiences=["prod"], expirationSeconds=601)
     assert found["spec"] == {"audiences": ["prod"], "boundObjectRef": None, "expirationSeconds": 601}

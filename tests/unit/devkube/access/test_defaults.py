@@ -2,7 +2,7 @@
 
 import pytest
 
-from devkube.access import aggregation
+from devkube.access import rules
 from devkube.access.authn import ANONYMOUS
 from devkube.access.rules import Question
 from devkube.requests import User
@@ -70,11 +70,11 @@ def role(name: str, rules: list[str], gathers: str = "", **labels: str):
 
 def test_a_new_role_with_the_label_extends_the_old_one() -> None:
     roles = [role("all", [], gathers="to"), role("b", ["y"], to="yes"), role("a", ["x"], to="yes"), role("c", ["z"])]
-    assert aggregation.resolve(roles)["all"] == [{"verbs": ["x"]}, {"verbs": ["y"]}]
+    assert rules.resolve(roles)["all"] == [{"verbs": ["x"]}, {"verbs": ["y"]}]
 
 
 def test_what_was_written_into_an_aggregated_role_is_no_rule() -> None:
-    assert aggregation.resolve([role("all", ["steal"], gathers="to")]) == {"all": []}
+    assert rules.resolve([role("all", ["steal"], gathers="to")]) == {"all": []}
 
 
 def test_roles_that_gather_each_other_end() -> None:
@@ -83,9 +83,9 @@ def test_roles_that_gather_each_other_end() -> None:
         role("b", [], gathers="y", x="yes"),
         role("c", ["v"], x="yes", y="yes"),
     ]
-    assert aggregation.resolve(roles) == {name: [{"verbs": ["v"]}] for name in "abc"}
+    assert rules.resolve(roles) == {name: [{"verbs": ["v"]}] for name in "abc"}
 
 
 def test_each_rule_is_gathered_once() -> None:
     roles = [role("all", [], gathers="to"), role("a", ["x"], to="yes"), role("b", ["x"], to="yes")]
-    assert aggregation.resolve(roles)["all"] == [{"verbs": ["x"]}]
+    assert rules.resolve(roles)["all"] == [{"verbs": ["x"]}]

@@ -113,8 +113,8 @@ async def test_review_versions(bench, hook, attributes) -> None:
     bench.configure("a", hook("old", admissionReviewVersions=["v3", "v1beta1", "v1"]))
     bench.configure("b", hook("new", admissionReviewVersions=["v9"]))
     error = await denied(bench, attributes())
-    assert bench.caller.seen[0][1]["apiVersion"] == "admission.k8s.io/v1beta1"
-    assert "webhook does not accept known AdmissionReview versions (v1, v1beta1)" in error.message
+    assert bench.caller.seen[0][1]["apiVersion"] == "admission.k8s.io/v1"
+    assert "webhook does not accept known AdmissionReview versions (v1)" in error.message
 
 
 async def test_a_patch_is_applied_strictly_whatever_the_policy(bench, hook, patch, attributes) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from devkube.admission import matching
-from devkube.admission.hooks import hooks
+from devkube.admission.matching import hooks
 from devkube.errors import StatusError
 from devkube.kinds import Catalog
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devkube.simulation.containers import Container, backoff
+from devkube.simulation.lives import Container, backoff
 from devkube.simulation.plans import Plan
 
 WELL: dict[str, Any] = {
