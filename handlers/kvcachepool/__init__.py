@@ -7,5 +7,6 @@ owned      keys that a Pod may not set        launches   is what the container s
 advisory   what is admitted with a warning    record     the annotation that says what was decided
 inject     the chain of all these             freeze     what may not change on a Pod that lives
 validate/  the custom resources               roles      what a ModelDeployment's roles are given
-admit      the webhooks
+masking    what webhooks may see              shapes     what a Pod has to look like to be judged
+admit      the webhooks                       system     what is watched
 """

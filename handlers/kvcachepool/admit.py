@@ -41,7 +41,8 @@ class Injection:
         """The configuration's selector asks the same; a label is believed once more here."""
         if question.operation != "CREATE" or question.kind != core.PODS or question.view is None:
             return False
-        return contract.opted_in((question.view.get("metadata") or {}).get("labels"))
+        metadata = question.view.get("metadata")
+        return isinstance(metadata, dict) and contract.opted_in(metadata.get("labels"))
 
     def decide(self, question: Question, world: Reader) -> Decision:
         return inject.decide(question.view or {}, question.namespace, world, self.settings)

@@ -76,7 +76,7 @@ def _image(engine: Engine, container: Object, tenant: str | None) -> Iterator[st
     if version < known.reader:
         yield (
             f"image {image}: {engine.name} reads the injected configuration from {dotted(known.reader)} on; this Pod "
-            "will run without the cache"
+            "will not use the cache"
         )
     elif tenant not in (None, "default") and (not known.tenant or version < known.tenant):
         since = f"from {dotted(known.tenant)} on" if known.tenant else "in no release known here"

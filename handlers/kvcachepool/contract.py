@@ -4,7 +4,7 @@ Rules: seed 003, "The contract"; spec/worker-gpustack.md section 2, order 1-5; r
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from handlers.kvcachepool import names
 from handlers.kvcachepool.refusal import Refused, listed
@@ -27,8 +27,8 @@ class Asked(NamedTuple):
     forwarded: str | None = None
 
 
-def opted_in(labels: Mapping[str, str] | None) -> bool:
-    return (labels or {}).get(names.INJECT) == "true"
+def opted_in(labels: Any) -> bool:
+    return isinstance(labels, Mapping) and labels.get(names.INJECT) == "true"
 
 
 def read(annotations: Mapping[str, str]) -> Asked:

@@ -20,12 +20,13 @@ _KEPT: Final = ("name", "namespace", "uid", "generateName", "ownerReferences", "
 
 def see(pod: Object) -> View:
     """Only what is compared. Annotations are digests: equal exactly where the values are."""
-    metadata = pod.get("metadata") or {}
+    metadata = given if isinstance(given := pod.get("metadata"), dict) else {}
     found: Object = {key: metadata[key] for key in _KEPT if key in metadata}
     if contract.opted_in(metadata.get("labels")):
         found["labels"] = {names.INJECT: "true"}
-    given = metadata.get("annotations") or {}
-    found["annotations"] = {key: _digest(given[key]) for key in names.WRITTEN if key in given}
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, dict):
+        found["annotations"] = {key: _digest(annotations[key]) for key in names.WRITTEN if key in annotations}
     return View({"metadata": found})
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from handlers.admission import flags, patches, podedit
 from handlers.admission.decision import Decision, allowed
-from handlers.kvcachepool import advisory, contract, launches, names, owned, record, resolve, transport
+from handlers.kvcachepool import advisory, contract, launches, names, owned, record, resolve, shapes, transport
 from handlers.kvcachepool.engines import ENGINES
 from handlers.kvcachepool.engines.base import Engine, Rendered, Store, literal
 from handlers.kvcachepool.refusal import Refused
@@ -32,10 +32,11 @@ class Settings(NamedTuple):
 
 def decide(view: Object, namespace: str, world: Reader, settings: Settings) -> Decision:
     """The answer for a Pod that is being created in `namespace`."""
-    metadata = view.get("metadata") or {}
-    if not contract.opted_in(metadata.get("labels")):
+    metadata = view.get("metadata")
+    if not isinstance(metadata, dict) or not contract.opted_in(metadata.get("labels")):
         return allowed("not-opted-in")
     try:
+        shapes.check(view)
         after, warnings = _injected(view, metadata.get("annotations") or {}, namespace, world, settings)
     except Refused as refused:
         return refused.decision()

@@ -41,7 +41,7 @@ def test_another_offloading_flag_is_not_that_one() -> None:
 
 IMAGES = {
     ("vLLM", "vllm/vllm-openai:v0.20.2"): "reads the injected configuration from 0.21.0 on",
-    ("vLLM", "docker.io/vllm/vllm-openai:v0.20.2@sha256:0"): "without the cache",
+    ("vLLM", "docker.io/vllm/vllm-openai:v0.20.2@sha256:0"): "will not use the cache",
     ("vLLM", "vllm/vllm-openai:v0.27.1"): 'it will use "default" instead of "team-chat"',
     ("vLLM", "vllm/vllm-openai:v0.28.0"): "",
     ("vLLM", "vllm/vllm-openai:v0.20.2-cu130"): "",
