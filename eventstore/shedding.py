@@ -37,10 +37,9 @@ FIRST_FROM: Final = 0.85
 OTHER_FROM: Final = 0.95
 
 _FIRST: Final = frozenset(("index.summarised", "moment", "probe.completed"))
-_RESERVE: Final = frozenset(
-    ("object.gone", "effect.applied", "effect.failed", "admission.decided")
-    + ("leader.elected", "settings.seen", "kind.listed", "watch.contact", "timer.fired")
-)
+_WORTH_MOST: Final = ("object.gone", "effect.applied", "effect.failed", "admission.decided")
+_AT_WORK: Final = ("leader.elected", "settings.seen", "kind.listed", "watch.contact", "timer.fired")
+_RESERVE: Final = frozenset((*_WORTH_MOST, *_AT_WORK))
 
 
 def worth(event: envelope.Envelope) -> Worth:
