@@ -1,6 +1,8 @@
 """Pods that join a KV cache pool, through an API server with the configurations and rights of deploy/kubernetes."""
 
+import asyncio
 import json
+import sys
 from typing import Any
 
 from handlers.kvcachepool import names
@@ -46,10 +48,19 @@ async def test_a_pod_joins_and_keeps_what_it_was_given(house: WebhookHouse) -> N
         answer.ok(201)
         assert any(names.OFFLOADING in line for line in answer.warnings)
         await frozen(house, kube, made)
+    assert "the same" in await explained(house, f"pod/{SPACE}/a")
     told = [one for one in await house.decided(6) if one.webhook.startswith(("mutate.gpustack", "validate.gpustack"))]
     assert {one.check for one in told} >= {"injected", "valid", "frozen"}
     assert b"hunter2" not in b"".join(one.body for one in await house.stored())
     assert house.refused == []
+
+
+async def explained(house: WebhookHouse, what: str) -> str:
+    """The decision, made again over the log at its position."""
+    words = (sys.executable, "-m", "warmlog", "explain", what, f"--nats={house.nats.url}")
+    process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+    out, _ = await process.communicate()
+    return out.decode()
 
 
 async def frozen(house: WebhookHouse, kube: Any, made: Any) -> None:
