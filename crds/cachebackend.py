@@ -101,6 +101,7 @@ class Autoscaling(msgspec.Struct, frozen=True, rename="camel"):
         Rule(
             "!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",
             "minReplicas must not be greater than maxReplicas",
+            holds=lambda given: given.get("minReplicas") is None or given["minReplicas"] <= given["maxReplicas"],
         ),
     )
 

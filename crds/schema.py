@@ -10,7 +10,7 @@ Rules: Kubernetes structural schemas; error types are those of `field.Error`.
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -22,6 +22,7 @@ class Rule(NamedTuple):
     cel: str
     message: str
     field: str = ""  # below the value, `.capacity`
+    holds: Callable[[Mapping[str, Any]], bool] | None = None  # the same in Python, for where no API server judges
 
 
 class Is(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +107,8 @@ def _is(extra: Any) -> Is | None:
 
 
 def violations(value: Any, struct: type[msgspec.Struct], at: str = "") -> list[Problem]:
-    """Every way in which a document breaks its schema, unknown fields included. CEL rules are not evaluated here."""
+    """Every way in which a document breaks its schema, unknown fields included. Of CEL rules only those are judged that
+    are written in Python too (`Rule.holds`)."""
     if not isinstance(value, Mapping):
         return [_wrong(at, "object", value)]
     known = {one.name: one for one in fields(struct)}
@@ -121,6 +123,10 @@ def violations(value: Any, struct: type[msgspec.Struct], at: str = "") -> list[P
                 found.append(Problem("Required", here, "must be set"))
             continue
         found += _field(value[name], one.type, one.of, here)
+    if not found:  # as API servers do: rules are asked of what is right by itself
+        for rule in getattr(struct, "RULES", ()):
+            if rule.holds is not None and not rule.holds(value):
+                found.append(Problem("Invalid", f"{at}{rule.field}", rule.message, dict(value)))
     return found
 
 

@@ -6,16 +6,16 @@ Pure: the same world gives the same Outcome. What it wrote last shows in the wor
 Rules: seed 004, "Status", "Conditions"; spec/inferencecache.md section 8.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from crds import cachebackend, core, schema
 from crds.cachebackend import CACHE_BACKENDS, CacheBackend
 from handlers import conditions, goduration, moments
-from handlers.cachebackend import advisory, engines, modes, narrate, providers, readiness, rolling
+from handlers.cachebackend import advisory, engines, modes, narrate, providers, readiness, rolling, workload
 from handlers.conditions import Shown
-from handlers.outcome import NOTHING, Apply, Delete, Intent, Key, Object, Outcome, Status, Told
+from handlers.outcome import NOTHING, Intent, Key, Object, Outcome, Status, Told
 from handlers.world.reader import Reader
 from handlers.world.state import Known
 
@@ -24,26 +24,14 @@ SECOND: Final = 1_000_000_000
 COUNTS: Final = ("matchedEnginePods", "indexParticipation")
 
 
-class Live(NamedTuple):
-    """The objects that carry the backend's name, ours or not."""
-
-    deployment: Known | None
-    service: Known | None
-    autoscaler: Known | None
-
-
 def desired(world: Reader, key: Key) -> Outcome:
     known = world.get(*key)
     if known is None or known.value is None or known.value.metadata.deletion_timestamp:
         return NOTHING
     backend = _identified(known)
-    live = Live(
-        world.get(core.DEPLOYMENTS, key.namespace, key.name),
-        world.get(core.SERVICES, key.namespace, key.name),
-        world.get(core.AUTOSCALERS, key.namespace, key.name),
-    )
+    live = workload.look(world, key)
     mode = modes.mode_of(backend.spec)
-    workload = _workload(backend, live) if mode == "Managed" else _shed(backend, live)
+    made = workload.wanted(world, backend, live) if mode == "Managed" else workload.shed(backend, live)
     status, told, again = _status(world, key, backend, mode, live)
     rolled = rolling.roll(world, backend, status) if mode == "Managed" else rolling.NONE
     status = {**status, **rolled.status}
@@ -52,7 +40,7 @@ def desired(world: Reader, key: Key) -> Outcome:
     written: list[Intent] = []
     if _normal(status) != _normal(before):
         written.append(Status(key=key, uid=known.uid, status=status, lazy=_only_counts(before, status)))
-    return Outcome(intents=(*workload, *rolled.intents, *written, *told), again_ns=again_ns)
+    return Outcome(intents=(*made, *rolled.intents, *written, *told), again_ns=again_ns)
 
 
 def _identified(known: Known) -> CacheBackend:
@@ -72,72 +60,11 @@ def _only_counts(before: Object, after: Object) -> bool:
     return _normal(kept[0]) == _normal(kept[1])
 
 
-# The workload ---------------------------------------------------------------------------------------------------------
-
-
-def owned(known: Known | None, backend: CacheBackend) -> bool:
-    """Whether the live object is this backend's own: a foreign one of the same name is left alone."""
-    owner = known.value.metadata.controller if known is not None and known.value is not None else None
-    return owner is not None and owner.uid == backend.metadata.uid
-
-
-def _workload(backend: CacheBackend, live: Live) -> list[Intent]:
-    running = live.deployment.value.spec.replicas if live.deployment and live.deployment.value else None
-    made = providers.render(backend, live_replicas=running)
-    name, namespace, uid = backend.metadata.name, backend.metadata.namespace, backend.metadata.uid
-    found: list[Intent] = []
-    if live.deployment is None or owned(live.deployment, backend):
-        found.append(Apply(key=Key(core.DEPLOYMENTS, namespace, name), body=made.deployment, owner=uid))
-    if live.service is None or owned(live.service, backend):
-        found.append(_service(backend, live.service, made.service))
-    if made.autoscaler is not None and (live.autoscaler is None or owned(live.autoscaler, backend)):
-        key = Key(core.AUTOSCALERS, namespace, name)
-        shown = live.autoscaler.value.spec if live.autoscaler and live.autoscaler.value else made.autoscaler["spec"]
-        drifted = not _covers(shown, made.autoscaler["spec"])
-        found.append(Apply(key=key, body=made.autoscaler, owner=uid, drifted=drifted))
-    if made.autoscaler is None and live.autoscaler is not None and owned(live.autoscaler, backend):
-        found.append(_delete(core.AUTOSCALERS, backend, live.autoscaler))
-    return found
-
-
-def _service(backend: CacheBackend, live: Known | None, body: Object) -> Intent:
-    """Applied, or deleted first where it must become headless or stop being so: clusterIP cannot change."""
-    key = Key(core.SERVICES, backend.metadata.namespace, backend.metadata.name)
-    if live is None or live.value is None:
-        return Apply(key=key, body=body, owner=backend.metadata.uid)
-    spec: core.ServiceSpec = live.value.spec
-    if (spec.cluster_ip == "None") != (body["spec"].get("clusterIP") == "None"):
-        return _delete(core.SERVICES, backend, live)
-    shown = {(one.name, one.port, str(one.target_port), one.protocol) for one in spec.ports}
-    wanted = {(one["name"], one["port"], one["targetPort"], one["protocol"]) for one in body["spec"]["ports"]}
-    drifted = shown != wanted or spec.selector != body["spec"]["selector"]
-    return Apply(key=key, body=body, owner=backend.metadata.uid, drifted=drifted)
-
-
-def _covers(shown: Any, wanted: Any) -> bool:
-    """Whether everything wanted is shown; what the API server added besides does not matter."""
-    if isinstance(wanted, dict):
-        return isinstance(shown, dict) and all(_covers(shown.get(key), value) for key, value in wanted.items())
-    if isinstance(wanted, list):
-        return isinstance(shown, list) and len(shown) == len(wanted) and all(map(_covers, shown, wanted))
-    return bool(shown == wanted)
-
-
-def _shed(backend: CacheBackend, live: Live) -> list[Intent]:
-    """A backend that has no workload any more gives up the one that it had."""
-    kinds = ((core.DEPLOYMENTS, live.deployment), (core.SERVICES, live.service), (core.AUTOSCALERS, live.autoscaler))
-    return [_delete(kind, backend, known) for kind, known in kinds if known is not None and owned(known, backend)]
-
-
-def _delete(kind: str, backend: CacheBackend, known: Known) -> Delete:
-    return Delete(key=Key(kind, backend.metadata.namespace, backend.metadata.name), uid=known.uid)
-
-
 # The status -----------------------------------------------------------------------------------------------------------
 
 
 def _status(
-    world: Reader, key: Key, backend: CacheBackend, mode: modes.Mode, live: Live
+    world: Reader, key: Key, backend: CacheBackend, mode: modes.Mode, live: workload.Live
 ) -> tuple[Object, list[Intent], int]:
     """The whole status, Events of what changed in it, and when it changes by itself (ns, 0 = never)."""
     before = world.status(key, msgspec.to_builtins(backend.status))
@@ -145,16 +72,19 @@ def _status(
     pods = engines.pods_of(world, key.namespace)
     matched, index = engines.matched(world, backend, pods), engines.participation(world, backend, pods)
     if index is None and before.get("indexParticipation"):
-        index = {**before["indexParticipation"], "prefixCount": 0}
+        index = {"prefixCount": 0}  # a view of now: what a drained engine held is no longer known
     now = world.now_ns // SECOND
     assessed = readiness.assess(_observed(backend, mode, live, before, index, now))
+    advised = _advice(backend, mode, pods, index)
+    if (kernels := advised.get("EngineKernelsHealthy")) is not None and advisory.gates(backend, pods):
+        assessed = readiness.downgraded(assessed, "EngineKernelDegraded", kernels.message)
     shown = {kind: Shown(str(one.status), one.reason, one.message) for kind, one in assessed.conditions.items()}
-    shown |= _advice(backend, mode, pods, index, shown)
+    shown |= advised
     storage = backend.spec.remote_storage
     endpoint = ""
     if mode == "External" and storage is not None:
         endpoint = storage.endpoint.strip()
-    elif mode == "Managed" and owned(live.service, backend):
+    elif mode == "Managed" and workload.owned(live.service, backend):
         endpoint = providers.endpoint(backend)
     status = {
         "observedGeneration": backend.metadata.generation,
@@ -180,17 +110,18 @@ def _text(moment: int | None) -> str | None:
 
 
 def _observed(
-    backend: CacheBackend, mode: modes.Mode, live: Live, before: Object, index: Object | None, now: int
+    backend: CacheBackend, mode: modes.Mode, live: workload.Live, before: Object, index: Object | None, now: int
 ) -> readiness.Observed:
     spec = backend.spec
     timeout = goduration.nanoseconds((spec.observation.first_event_timeout if spec.observation else None) or "5m")
-    storage = spec.remote_storage
+    storage, mine = spec.remote_storage, workload.owned(live.deployment, backend)
     return readiness.Observed(
         mode=mode,
         now=now,
         timeout=(timeout or 0) // SECOND or readiness.DEFAULT_TIMEOUT,
         annotations=backend.metadata.annotations,
-        rollout=_rollout(live.deployment) if owned(live.deployment, backend) else None,
+        rollout=_rollout(live.deployment, spec) if mine and mode == "Managed" else None,
+        foreign=live.deployment is not None and not mine,
         provider=storage.provider if storage else "",
         endpoint=storage.endpoint if storage else "",
         had_server=bool(before.get("endpoint") or before.get("observedServerInstance")),
@@ -201,12 +132,14 @@ def _observed(
     )
 
 
-def _rollout(known: Known | None) -> readiness.Rollout | None:
+def _rollout(known: Known | None, spec: cachebackend.CacheBackendSpec) -> readiness.Rollout | None:
+    """An autoscaler's choice is what the Deployment says; otherwise the CacheBackend's own is waited for."""
     if known is None or known.value is None:
         return None
     deployment: core.Deployment = known.value
+    chosen = deployment.spec.replicas if providers.scaled(spec) else providers.replicas(spec)
     return readiness.Rollout(
-        desired=1 if deployment.spec.replicas is None else deployment.spec.replicas,
+        desired=1 if chosen is None else chosen,
         updated=deployment.status.updated_replicas,
         available=deployment.status.available_replicas,
         generation=deployment.metadata.generation,
@@ -214,16 +147,12 @@ def _rollout(known: Known | None) -> readiness.Rollout | None:
     )
 
 
-def _advice(
-    backend: CacheBackend, mode: modes.Mode, pods: list[core.Pod], index: Object | None, shown: dict[str, Shown]
-) -> dict[str, Shown]:
-    """What is advised beside the three states, and Ready where a strict kernel check takes it away."""
+def _advice(backend: CacheBackend, mode: modes.Mode, pods: list[core.Pod], index: Object | None) -> dict[str, Shown]:
+    """What is advised beside the three states."""
     found: dict[str, Shown | None] = {}
     if mode in ("Managed", "HostOnly"):
-        found["EngineKernelsHealthy"] = kernels = advisory.kernels(backend, pods)
+        found["EngineKernelsHealthy"] = advisory.kernels(backend, pods)
         found["EngineCompatibility"] = advisory.compatibility(backend, pods)
-        if kernels is not None and kernels.status == "False" and advisory.strict(backend) and "Ready" in shown:
-            found["Ready"] = Shown("False", "EngineKernelDegraded", kernels.message)
     if mode == "Managed":
         found["T2Degraded"] = advisory.remote_tier(index)
     return {kind: one for kind, one in found.items() if one is not None}

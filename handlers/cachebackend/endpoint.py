@@ -60,7 +60,7 @@ def namespace_of(endpoint: str) -> str:
     """
     text = endpoint.strip().lower()
     text = re.sub(r"^[a-z][a-z0-9+.-]*://", "", text)
-    text = re.split(r"[/?#]", text, maxsplit=1)[0]
-    text = re.sub(r":[0-9]*$", "", text).rstrip(".").removesuffix(".cluster.local")
+    text = re.split(r"[/?]", text, maxsplit=1)[0]
+    text = re.sub(r":[^:.]*$", "", text).rstrip(".").removesuffix(".cluster.local")
     labels = text.split(".")
     return labels[-2] if len(labels) >= 3 and labels[-1] == "svc" else ""

@@ -61,7 +61,7 @@ def wired_to(pod: core.Pod, backend: CacheBackend) -> bool:
 
 
 def participation(world: Reader, backend: CacheBackend, pods: Sequence[core.Pod]) -> Object | None:
-    """status.indexParticipation, or None while no replica was ever attributed. Shares are shortest decimals."""
+    """status.indexParticipation, or None where no replica is attributed now. Shares are shortest decimals."""
     owners = {pod.metadata.name: pod for pod in pods}
     rivals = _backends(world, backend.metadata.namespace)
     mine = [

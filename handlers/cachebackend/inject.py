@@ -72,9 +72,9 @@ def decide(view: Object, backends: Sequence[CacheBackend], options: Options) -> 
 def _wire(pod: Object, backend: CacheBackend, options: Options) -> list[str]:
     """Edit the Pod; warnings for its author. Raises Declined."""
     spec = backend.spec
-    engine = engine_of(pod, spec.runtime)
     if not spec.offload:
-        return _events_only(pod, engine, backend, options)
+        return _events_only(pod, backend, options)
+    engine = engine_of(pod, spec.runtime)
     pair, adapter = matrix.pair_of(spec), adapters.ADAPTERS.get((spec.runtime, spec.type))
     if pair is None or adapter is None:
         raise Declined("pair", f"there is no adapter for {spec.runtime} with {spec.type}")
@@ -93,23 +93,47 @@ def _wire(pod: Object, backend: CacheBackend, options: Options) -> list[str]:
     return _warnings(engine, spec, options)
 
 
-def _events_only(pod: Object, engine: Object, backend: CacheBackend, options: Options) -> list[str]:
-    """Only the subscriber. A Pod that gains none is not touched, so nothing claims that it was wired."""
-    podedit.remove(pod["spec"], "initContainers", names.KERNEL_CHECK_CONTAINER)
+def _events_only(pod: Object, backend: CacheBackend, options: Options) -> list[str]:
+    """Only the subscriber, whatever the engine's container is called. A Pod that gains none is not touched, so nothing
+    claims that it was wired."""
     pair = matrix.pair_of(backend.spec)
+    if pair is not None and pair.runtime == "VLLM":
+        podedit.remove(pod["spec"], "initContainers", names.KERNEL_CHECK_CONTAINER)
     if pair is None or not (_subscribe(pod, backend.spec, options, pair.scheme) or _subscribed(pod, backend, options)):
         raise Declined(
             "no-subscriber", "EventsOnly adds a subscriber: it has no image, no modelID, or stands there already"
         )
+    try:
+        engine = engine_of(pod, backend.spec.runtime)
+    except Declined:
+        return []  # nothing can be said of an engine that is not known
     return _warnings(engine, backend.spec, options)
 
 
 def _subscribe(pod: Object, spec: CacheBackendSpec, options: Options, scheme: str) -> bool:
     made = sidecar.container(spec, image=options.subscriber_image, server=options.server, scheme=scheme)
-    if made is None or podedit.named(podedit.containers(pod), names.SUBSCRIBER) is not None:
+    if made is None or _standing(pod, names.SUBSCRIBER):
         return False
+    if (profile := _profile(pod)) is not None:
+        made["securityContext"]["seccompProfile"] = profile
     podedit.containers(pod).append(made)
     return True
+
+
+def _standing(pod: Object, name: str) -> bool:
+    """Whether a container of this name stands in the Pod, as a native sidecar too: names are unique among both."""
+    given = (podedit.containers(pod), pod["spec"].get("initContainers"))
+    return any(podedit.named(one, name) is not None for one in given)
+
+
+def _profile(pod: Object) -> Object | None:
+    """The seccomp profile that the author gave containers one by one: a namespace that demands it would refuse the Pod
+    for a container without."""
+    if (pod["spec"].get("securityContext") or {}).get("seccompProfile"):
+        return None
+    theirs = (one for one in podedit.containers(pod) if one.get("name") not in names.SIDECARS)
+    found = ((one.get("securityContext") or {}).get("seccompProfile") for one in theirs)
+    return next((one for one in found if one), None)
 
 
 def _subscribed(pod: Object, backend: CacheBackend, options: Options) -> bool:

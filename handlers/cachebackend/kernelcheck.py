@@ -47,10 +47,12 @@ def mode(backend: CacheBackend) -> str:
 
 
 def apply(pod: Object, engine: Object, backend: CacheBackend) -> None:
-    """Put the init container into the Pod, or take an older one out, as the mode says."""
+    """Put the init container into the Pod, or take an older one out, as the mode says. A container of the Pod's own
+    that has its name leaves no place for it."""
     how = mode(backend)
     spec = pod["spec"]
-    if how == "off" or (how == "auto" and not _has_gpu(engine)):
+    taken = podedit.named(podedit.containers(pod), names.KERNEL_CHECK_CONTAINER) is not None
+    if taken or how == "off" or not engine.get("image") or (how == "auto" and not _has_gpu(engine)):
         podedit.remove(spec, "initContainers", names.KERNEL_CHECK_CONTAINER)
     else:
         podedit.upsert(spec, "initContainers", container(engine, strict=how == "strict"))

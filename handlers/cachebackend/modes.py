@@ -15,13 +15,17 @@ SERVERLESS = ("HostOnly", "EventsOnly")
 
 
 def mode_of(spec: CacheBackendSpec) -> Mode:
+    """What no adapter wires is Unmanaged: it was stored before a rule existed."""
+    pair = matrix.pair_of(spec)
+    if pair is None:
+        return "Unmanaged"
     if not spec.offload:
         return "EventsOnly"
-    if matrix.pair_of(spec) is None:
-        return "Unmanaged"
     storage = spec.remote_storage
     if storage is None:
         return "HiCache" if spec.type == "SGLangHiCache" else "HostOnly"
+    if matrix.BINDINGS.get(storage.provider) not in pair.bindings:
+        return "Unmanaged"
     if storage.ownership == "External":
         return "External"
     return "Unmanaged" if spec.deployment_kind == "StatefulSet" else "Managed"

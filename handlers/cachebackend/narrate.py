@@ -29,7 +29,7 @@ def of_readiness(prior_reason: str, first_event: int | None, now: Assessed) -> l
         found.append(Line("Normal", "KVEventsObserved", "the first KV event of its engines was observed"))
     if ready.reason == prior_reason:
         return found
-    if ready.reason == "ReplicasUnavailable":
+    if ready.reason == "ReplicasUnavailable" and prior_reason != "NoKVEventsObserved":  # Degraded was told then
         found.append(Line("Warning", "BackendDegraded", ready.message))
     if prior_reason == "ReplicasUnavailable" and ready.status:  # from silence, KVEventsObserved tells it
         found.append(Line("Normal", "BackendRecovered", ready.message))

@@ -6,6 +6,7 @@ default is left out or written as it defaults it, so that applying twice changes
 Rules: seed 004, "Resources", "Template Overrides", provider sections; spec/inferencecache.md section 7.
 """
 
+import math
 import shlex
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -94,6 +95,11 @@ def singleton(spec: CacheBackendSpec) -> bool:
     return provider.host_network or (spec.runtime, spec.type) == ("SGLang", "LMCache")
 
 
+def scaled(spec: CacheBackendSpec) -> bool:
+    """Whether an autoscaler chooses the replicas."""
+    return spec.autoscaling is not None and not singleton(spec)
+
+
 def replicas(spec: CacheBackendSpec) -> int:
     wanted = 1 if spec.replicas is None else spec.replicas
     return min(wanted, 1) if singleton(spec) else wanted
@@ -105,14 +111,14 @@ def render(backend: CacheBackend, *, live_replicas: int | None = None) -> Render
     if storage is None or storage.provider not in PROVIDERS:
         raise ValueError(f"{backend.metadata.name} has no managed storage to render")
     provider = PROVIDERS[storage.provider]
-    scaled = backend.spec.autoscaling is not None and not singleton(backend.spec)
-    if scaled:
+    chosen = scaled(backend.spec)
+    if chosen:
         floor = (backend.spec.autoscaling.min_replicas if backend.spec.autoscaling else None) or 1
-        count = max(live_replicas if live_replicas is not None else replicas(backend.spec), floor)
+        count = max(live_replicas or 0, floor)
     else:
         count = replicas(backend.spec)
-    deployment = _deployment(backend, storage, provider, count, scaled=scaled)
-    return Rendered(deployment, _service(backend, provider), _autoscaler(backend) if scaled else None)
+    deployment = _deployment(backend, storage, provider, count, cpu=backend.spec.autoscaling is not None)
+    return Rendered(deployment, _service(backend, provider), _autoscaler(backend) if chosen else None)
 
 
 def _meta(backend: CacheBackend) -> Object:
@@ -133,11 +139,9 @@ def _meta(backend: CacheBackend) -> Object:
     }
 
 
-def _deployment(
-    backend: CacheBackend, storage: RemoteStorage, provider: Provider, count: int, *, scaled: bool
-) -> Object:
+def _deployment(backend: CacheBackend, storage: RemoteStorage, provider: Provider, count: int, *, cpu: bool) -> Object:
     spec: Object = {
-        "containers": [container(backend.spec, storage, provider, scaled=scaled)],
+        "containers": [container(storage, provider, cpu=cpu)],
         **_overrides(backend.spec.template or Template()),
     }
     if provider.host_network:
@@ -149,7 +153,9 @@ def _deployment(
         "template": {"metadata": {"labels": labels}, "spec": spec},
     }
     if provider.host_network:
-        made["strategy"] = {"type": "Recreate"}  # a surge Pod could not bind the ports that the old one holds
+        # A surge Pod could not bind the ports that the old one holds. What the API server filled in for the other kind
+        # of strategy must go with it.
+        made["strategy"] = {"type": "Recreate", "rollingUpdate": None}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": _meta(backend), "spec": made}
 
 
@@ -158,11 +164,12 @@ def _overrides(template: Template) -> Object:
     return {key: value for key, value in given.items() if value not in (None, "")}
 
 
-def container(spec: CacheBackendSpec, storage: RemoteStorage, provider: Provider, *, scaled: bool) -> Object:
+def container(storage: RemoteStorage, provider: Provider, *, cpu: bool) -> Object:
+    """`cpu`: a request of CPU must be there."""
     block = {"Redis": storage.redis, "LMCacheServer": storage.lm_cache_server, "Mooncake": storage.mooncake}[
         storage.provider
     ]
-    resources = _resources(block.resources if block else None, scaled=scaled)
+    resources = _resources(block.resources if block else None, cpu=cpu)
     command, args = list(provider.command), list(provider.args)
     if storage.provider == "Redis":
         args = redis_args(resources)
@@ -187,28 +194,31 @@ def container(spec: CacheBackendSpec, storage: RemoteStorage, provider: Provider
     return made
 
 
-def _resources(given: ResourceRequirements | None, *, scaled: bool) -> Object:
+def _resources(given: ResourceRequirements | None, *, cpu: bool) -> Object:
     """A block that is there replaces the default whole; an autoscaler needs a CPU request to compute with."""
     if given is None:
         found: dict[str, dict[str, Any]] = {key: dict(value) for key, value in DEFAULT_RESOURCES.items()}
     else:
         found = {key: dict(value) for key in ("requests", "limits") if (value := getattr(given, key))}
-    cpu = found.get("requests", {}).get("cpu")
-    if scaled and (cpu is None or quantity.parse(cpu) <= 0):
-        found.setdefault("requests", {})["cpu"] = CPU_REQUEST
+    asked = found.get("requests", {}).get("cpu")
+    if cpu and (asked is None or quantity.parse(asked) <= 0):
+        limit = found.get("limits", {}).get("cpu", CPU_REQUEST)
+        small = 0 < quantity.parse(limit) < quantity.parse(CPU_REQUEST)  # a request above its limit is refused
+        found.setdefault("requests", {})["cpu"] = limit if small else CPU_REQUEST
     return found
 
 
 def redis_args(resources: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """A fifth of the memory limit is left to Redis itself; without a limit the default's is taken."""
-    limit = resources.get("limits", {}).get("memory", DEFAULT_RESOURCES["limits"]["memory"])
-    total = int(quantity.parse(limit))
+    total = math.ceil(quantity.parse(resources.get("limits", {}).get("memory", "0")))
+    total = total if total > 0 else int(quantity.parse(DEFAULT_RESOURCES["limits"]["memory"]))
     line = f'redis-server --save "" --appendonly no --protected-mode no --maxmemory {total - total // 5}'
     return [*shlex.split(line), "--maxmemory-policy", "allkeys-lru"]
 
 
 def _service(backend: CacheBackend, provider: Provider) -> Object:
     spec: Object = {
+        "type": "ClusterIP",
         "selector": selector(backend),
         "ports": [
             {"name": name, "port": provider.ports[name], "targetPort": name, "protocol": "TCP"}

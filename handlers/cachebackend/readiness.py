@@ -35,7 +35,8 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     now: int
     timeout: int = DEFAULT_TIMEOUT
     annotations: dict[str, str] = {}
-    rollout: Rollout | None = None  # None: there is no Deployment yet
+    rollout: Rollout | None = None  # None: there is no Deployment of ours
+    foreign: bool = False  # somebody else's Deployment has the name
     provider: str = ""
     endpoint: str = ""  # External: what the spec says
     had_server: bool = False  # its status still shows an endpoint or a server instance
@@ -64,10 +65,12 @@ def assess(seen: Observed) -> Assessed:
     first_event = seen.first_event if seen.first_event is not None else seen.last_event
     if seen.mode in ("HiCache", "Unmanaged"):
         return Assessed(conditions={}, first_available=None, first_event=seen.first_event)
-    if seen.mode == "External":
-        kept = (seen.first_available, first_event)
+    if seen.mode == "External":  # the gate does not apply, so its latches rest
+        kept = (seen.first_available, seen.first_event)
         return Assessed(conditions=_external(seen), first_available=kept[0], first_event=kept[1])
-    base = _workload(seen.rollout) if seen.mode == "Managed" else State(True, f"{seen.mode}Active")
+    base = (
+        _workload(seen.rollout, foreign=seen.foreign) if seen.mode == "Managed" else State(True, f"{seen.mode}Active")
+    )
     flipped = seen.mode in modes.SERVERLESS and seen.had_server
     first_available = None if flipped else seen.first_available
     if base.status and first_available is None:
@@ -95,7 +98,18 @@ def _external(seen: Observed) -> dict[str, State]:
     return {"Ready": ready, "Progressing": State(False, ready.reason, ready.message)}
 
 
-def _workload(rollout: Rollout | None) -> State:
+def downgraded(assessed: Assessed, reason: str, message: str) -> Assessed:
+    """Ready taken away by what was found besides; whether the workload is degraded is not touched."""
+    if "Ready" not in assessed.conditions:
+        return assessed
+    ready = State(False, reason, message)
+    changed = {**assessed.conditions, "Ready": ready, "Progressing": _progressing(ready)}
+    return msgspec.structs.replace(assessed, conditions=changed)
+
+
+def _workload(rollout: Rollout | None, *, foreign: bool) -> State:
+    if foreign:
+        return State(False, "RolloutInProgress", "a Deployment of this name belongs to somebody else; it is left alone")
     if rollout is None:
         return State(False, "RolloutInProgress", "the workload is not there yet")
     desired, updated, available, generation, observed = rollout

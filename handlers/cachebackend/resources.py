@@ -75,7 +75,7 @@ def wrong_name(name: str) -> str:
     prefix, slash, rest = name.partition("/")
     if not slash:
         return "must be cpu, memory, ephemeral-storage, hugepages-<size> or a vendor's example.com/name"
-    if prefix in _RESERVED or prefix.endswith(".kubernetes.io"):
+    if prefix in _RESERVED:
         return f"the prefix {prefix}/ is reserved for Kubernetes"
     if not _PREFIX.fullmatch(prefix) or not _NAME.fullmatch(rest):
         return "must be a qualified name such as example.com/name"

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from crds import core
 from crds.cachebackend import CacheBackend
-from handlers.cachebackend import cascade, engines, names, providers
+from handlers.cachebackend import cascade, engines, names, providers, workload
 from handlers.outcome import Intent, Key, Object, Patch
 from handlers.world.reader import Reader
 from handlers.world.state import Known
@@ -33,7 +33,7 @@ def roll(world: Reader, backend: CacheBackend, status: Object) -> Rolled:
     namespace, name = backend.metadata.namespace, backend.metadata.name
     known = world.get(core.DEPLOYMENTS, namespace, name)
     pods = engines.pods_of(world, namespace)
-    servers = _servers(backend, known, pods)
+    servers = _servers(world, backend, known, pods)
     targets = _targets(world, backend, pods)
     prior = str(status.get("observedServerInstance", ""))
     current = ",".join(f"{pod.metadata.uid}:{_restarts(pod, known)}" for pod in servers)
@@ -46,12 +46,17 @@ def roll(world: Reader, backend: CacheBackend, status: Object) -> Rolled:
     return Rolled(fields, tuple(_restart(key, one, current) for key, one in targets) if found.cascade else ())
 
 
-def _servers(backend: CacheBackend, known: Known | None, pods: list[core.Pod]) -> list[core.Pod]:
-    """Ready Pods of the managed workload, by name."""
-    if known is None:
+def _servers(world: Reader, backend: CacheBackend, known: Known | None, pods: list[core.Pod]) -> list[core.Pod]:
+    """Ready Pods of the managed workload, by name. Labels can be copied, so owners are followed by uid."""
+    if known is None or not workload.owned(known, backend):
         return []
     labels = providers.selector(backend)
-    mine = [pod for pod in pods if labels.items() <= pod.metadata.labels.items()]
+    mine = [
+        pod
+        for pod in pods
+        if labels.items() <= pod.metadata.labels.items()
+        and _deployment_of(world, pod) == (known.uid, backend.metadata.name)
+    ]
     ready = [pod for pod in mine if pod.ready and not pod.terminal and not pod.metadata.deletion_timestamp]
     return sorted(ready, key=lambda pod: pod.metadata.name)
 
@@ -76,19 +81,30 @@ def _targets(world: Reader, backend: CacheBackend, pods: list[core.Pod]) -> list
     """Deployments whose Pods were wired to this backend, followed by uid from Pod to ReplicaSet to Deployment."""
     namespace, found = backend.metadata.namespace, {}
     for pod in pods:
-        owner = pod.metadata.controller
-        if owner is None or owner.kind != "ReplicaSet" or not engines.wired_to(pod, backend):
-            continue
-        between = world.get(core.REPLICA_SETS, namespace, owner.name)
-        if between is None or between.uid != owner.uid or between.value is None:
-            continue
-        above = between.value.metadata.controller
-        if above is None or above.kind != "Deployment" or above.name == backend.metadata.name:
+        above = _deployment_of(world, pod) if engines.wired_to(pod, backend) else None
+        if above is None or above.name == backend.metadata.name:
             continue
         known = world.get(core.DEPLOYMENTS, namespace, above.name)
         if known is not None and known.uid == above.uid and known.value is not None:
             found[Key(core.DEPLOYMENTS, namespace, above.name)] = known
     return sorted(found.items())
+
+
+class _Above(NamedTuple):
+    uid: str
+    name: str
+
+
+def _deployment_of(world: Reader, pod: core.Pod) -> _Above | None:
+    """The Deployment above a Pod, by the uids of its owners."""
+    owner = pod.metadata.controller
+    if owner is None or owner.kind != "ReplicaSet":
+        return None
+    between = world.get(core.REPLICA_SETS, pod.metadata.namespace, owner.name)
+    if between is None or between.uid != owner.uid or between.value is None:
+        return None
+    above = between.value.metadata.controller
+    return _Above(above.uid, above.name) if above is not None and above.kind == "Deployment" else None
 
 
 def _restart(key: Key, known: Known, instance: str) -> Patch:

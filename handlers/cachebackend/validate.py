@@ -112,7 +112,7 @@ def _endpoint(given: RemoteStorage) -> Found:
 def namespace_crossing(backend: CacheBackend) -> Found:
     """A Service of another namespace needs allowCrossNamespace; names that tell no namespace pass."""
     given = backend.spec.remote_storage
-    if given is None or backend.spec.allow_cross_namespace or given.ownership != "External":
+    if given is None or backend.spec.allow_cross_namespace:
         return
     other = endpoint.namespace_of(given.endpoint)
     if other and other != backend.metadata.namespace:
@@ -170,14 +170,11 @@ def host_network(backend: CacheBackend) -> Found:
 
 
 def provider_resources(backend: CacheBackend) -> Found:
-    """The rendered container's resources, judged as the API server would."""
+    """The rendered container's resources, judged as the API server would. Another provider's block is refused whole."""
     given = backend.spec.remote_storage
-    if given is None:
-        return
-    for provider, block in BLOCKS.items():
-        asked = getattr(_block(given, provider), "resources", None)
-        if asked is not None:
-            yield from resources.violations(asked, f"{STORAGE}.{block}.resources")
+    asked = getattr(_block(given, given.provider), "resources", None) if given else None
+    if given is not None and asked is not None:
+        yield from resources.violations(asked, f"{STORAGE}.{BLOCKS[given.provider]}.resources")
 
 
 def events_only(backend: CacheBackend) -> Found:
@@ -216,14 +213,14 @@ def hicache(backend: CacheBackend) -> Found:
 
 def _hicache_capacity(spec: CacheBackendSpec) -> Found:
     given = spec.hi_cache
-    if given is None or (given.size_gb is None and given.ratio is None):
+    if given is None or (given.size_gb is None and not given.ratio):
         yield Violation("Required", "spec.hiCache", "exactly one of sizeGB and ratio must be set")
         return
-    if given.size_gb is not None and given.ratio is not None:
+    if given.size_gb is not None and given.ratio:
         yield Violation("Invalid", "spec.hiCache", "sizeGB and ratio exclude each other")
     if given.size_gb is not None and given.size_gb < 1:
         yield Violation("Invalid", "spec.hiCache.sizeGB", "must be at least 1", given.size_gb)
-    if given.ratio is not None and not _is_ratio(given.ratio):
+    if given.ratio and not _is_ratio(given.ratio):
         yield Violation("Invalid", "spec.hiCache.ratio", "must be a finite number greater than 0", given.ratio)
 
 
@@ -250,7 +247,7 @@ def pair(backend: CacheBackend) -> Found:
         yield Violation("Invalid", "spec.runtime", f"{spec.runtime} with {spec.type} is none of {listed}", spec.runtime)
         return
     given = spec.remote_storage
-    if given is not None and given.provider in matrix.BINDINGS and spec.offload:
+    if given is not None and given.provider in matrix.BINDINGS:
         binding = matrix.BINDINGS[given.provider]
         if binding not in found.bindings:
             takes = (
@@ -266,23 +263,28 @@ def pair(backend: CacheBackend) -> Found:
 def overrides(backend: CacheBackend) -> Found:
     """Overrides may tune what is injected and may not take the wiring out."""
     given, found = backend.spec.wiring.engine_overrides, matrix.pair_of(backend.spec)
-    if given is None or found is None:
+    if given is None:
         return
+    for number, one in enumerate(given.env or ()):
+        yield from _env(one, f"{OVERRIDES}.env[{number}]")
+    if found is None:
+        return  # what is reserved is the pair's; that there is none is told by `pair`
     for below, words in (("args", given.args), ("suppressArgs", given.suppress_args)):
         for number, word in enumerate(words or ()):
             flag = word.split("=", 1)[0].strip()
             if flag in found.reserved_args:
                 yield Violation("Forbidden", f"{OVERRIDES}.{below}[{number}]", f"{flag} is reserved by {found}", word)
     for number, one in enumerate(given.env or ()):
-        at = f"{OVERRIDES}.env[{number}]"
         if one.name in found.reserved_env:
-            yield Violation("Forbidden", f"{at}.name", f"{one.name} is reserved by {found}", one.name)
-        yield from _env(one, at)
+            at = f"{OVERRIDES}.env[{number}].name"
+            yield Violation("Forbidden", at, f"{one.name} is reserved by {found}", one.name)
     for number, name in enumerate(given.suppress_env or ()):
         if name in found.reserved_env:
             yield Violation("Forbidden", f"{OVERRIDES}.suppressEnv[{number}]", f"{name} is reserved by {found}", name)
 
 
+#: Names that every supported Kubernetes takes; since 1.34 all take nearly any printable one.
+_NAME: Final = re.compile(r"(?!\.\.)[-._A-Za-z][-._A-Za-z0-9]*", re.ASCII)
 SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 
 
@@ -290,8 +292,9 @@ def _env(one: EnvVar, at: str) -> Found:
     """An environment variable as the API server would judge it."""
     if not one.name:
         yield Violation("Required", f"{at}.name", "must be set")
-    elif "=" in one.name or not all(" " <= character <= "~" for character in one.name):
-        yield Violation("Invalid", f"{at}.name", "must be printable ASCII without '='", one.name)
+    elif not _NAME.fullmatch(one.name) or one.name == ".":
+        detail = "must be letters, digits, '_', '-' and '.', and not begin with a digit or '..'"
+        yield Violation("Invalid", f"{at}.name", detail, one.name)
     if one.value_from is None:
         return
     if one.value:

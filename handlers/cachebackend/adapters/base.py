@@ -10,6 +10,7 @@ Rules: seed 004, "Engine-side contract"; spec/inferencecache.md section 6.5.
 from typing import NamedTuple, Protocol
 
 from crds.cachebackend import CacheBackendSpec
+from handlers import quantity
 from handlers.cachebackend.endpoint import Address
 from handlers.outcome import Object
 
@@ -31,6 +32,19 @@ class Remote(NamedTuple):
     @property
     def url(self) -> str:
         return f"{self.binding}://{self.address}"
+
+
+def host_gib(spec: CacheBackendSpec, *, default: int) -> int:
+    """Host memory for the cache in whole GiB, rounded up; the default where none is said, or what was stored before it
+    was judged is no amount."""
+    memory = spec.lm_cache.host_memory if spec.lm_cache else None
+    if memory is None or memory.capacity is None:
+        return default
+    try:
+        gib = quantity.ceil_gib(memory.capacity)
+    except quantity.QuantityError:
+        return default
+    return gib if gib > 0 else default
 
 
 class Adapter(Protocol):

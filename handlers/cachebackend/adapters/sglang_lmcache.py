@@ -11,10 +11,9 @@ import json
 from typing import Any, Final
 
 from crds.cachebackend import CacheBackendSpec
-from handlers import quantity
 from handlers.admission import podedit
 from handlers.cachebackend import names
-from handlers.cachebackend.adapters.base import Declined, Remote
+from handlers.cachebackend.adapters.base import Declined, Remote, host_gib
 from handlers.outcome import Object
 
 CONFIG_DIR: Final = "/etc/lmcache"
@@ -25,7 +24,7 @@ SHM_VOLUME: Final = "lmcache-dshm"
 OURS: Final = {"name": "INFERENCECACHE_MP_WORKER", "value": "true"}
 
 #: Sources that can never be written.
-READ_ONLY: Final = ("configMap", "secret", "downwardAPI", "projected", "image", "gitRepo")
+READ_ONLY: Final = ("configMap", "secret", "downwardAPI", "projected", "image")
 #: Sources that are read-only when they say so.
 MAY_BE_READ_ONLY: Final = (
     "persistentVolumeClaim", "csi", "nfs", "cephfs", "rbd", "iscsi", "fc", "glusterfs", "azureDisk", "azureFile",
@@ -98,11 +97,8 @@ def _switch(container: Object, flag: str) -> None:
 
 
 def _gib(spec: CacheBackendSpec) -> int:
-    memory = spec.lm_cache.host_memory if spec.lm_cache else None
-    if memory is None or memory.capacity is None:
-        return 4
-    gib = quantity.ceil_gib(memory.capacity)
-    return gib if 1 <= gib <= 1024 else 4
+    gib = host_gib(spec, default=4)
+    return gib if gib <= 1024 else 4
 
 
 def worker(engine: Object, spec: CacheBackendSpec, remote: Remote | None, *, mounts: list[Object]) -> Object:

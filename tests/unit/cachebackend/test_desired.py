@@ -1,86 +1,27 @@
 """What should be for a CacheBackend, along the lives that one can have."""
 
-from typing import Any
-
 import pytest
 
 from crds import cachebackend, core
 from eventstore import events, subjects
-from handlers.cachebackend import names, providers
-from handlers.cachebackend.system import KINDS, CacheBackends
-from handlers.outcome import Apply, Delete, Key, Outcome, Patch, Status
+from handlers.cachebackend import names
+from handlers.outcome import Apply, Delete, Key, Outcome, Status
 from handlers.world.reader import Reader, Unlisted
 from handlers.world.state import World
+from tests.support.backends import (
+    KEY,
+    MANAGED,
+    SYSTEM,
+    backend,
+    condition,
+    deployment,
+    engine,
+    look,
+    service,
+    settle,
+    teller,
+)
 from tests.support.worlds import Teller
-
-KEY = Key(cachebackend.CACHE_BACKENDS, "ml", "kv")
-SYSTEM = CacheBackends()
-OWNER = [{"kind": "CacheBackend", "name": "kv", "uid": "uid-kv", "controller": True}]
-
-
-def teller() -> Teller:
-    return Teller(*KINDS)
-
-
-def backend(*, annotations: dict[str, str] | None = None, generation: int = 1, **spec: Any) -> dict[str, Any]:
-    metadata = {"name": "kv", "namespace": "ml", "generation": generation, "annotations": annotations or {}}
-    given = {"runtime": "VLLM", "engineSelector": {"matchLabels": {"serve": "qwen"}}, **spec}
-    return {"metadata": metadata, "spec": given}
-
-
-MANAGED = {"remoteStorage": {"provider": "LMCacheServer", "ownership": "Managed"}}
-
-
-def deployment(*, available: int = 1, owner: Any = OWNER, name: str = "kv", replicas: int = 1) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "namespace": "ml", "generation": 1, "ownerReferences": owner},
-        "spec": {
-            "replicas": replicas,
-            "template": {"metadata": {"labels": {}}, "spec": {"containers": [{"name": "lmcache-server"}]}},
-        },
-        "status": {
-            "observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": available,
-            "availableReplicas": available,
-        },
-    }  # fmt: skip
-
-
-def service(*, owner: Any = OWNER, cluster_ip: str = "10.0.0.1") -> dict[str, Any]:
-    ports = [{"name": "lmcache", "port": 65432, "targetPort": "lmcache"}]
-    labels = {
-        "app.kubernetes.io/name": "cachebackend",
-        "app.kubernetes.io/instance": "kv",
-        "app.kubernetes.io/managed-by": "inference-cache-controller",
-    }
-    metadata = {"name": "kv", "namespace": "ml", "ownerReferences": owner}
-    return {"metadata": metadata, "spec": {"clusterIP": cluster_ip, "ports": ports, "selector": labels}}
-
-
-def engine(name: str, *, wired: bool = True, owner: Any = (), **status: Any) -> dict[str, Any]:
-    marks = {names.INJECTED_BY: "ml/kv", names.INJECTED_BY_UID: "uid-kv"} if wired else {}
-    metadata = {"name": name, "namespace": "ml", "labels": {"serve": "qwen"}, "annotations": marks}
-    return {"metadata": {**metadata, "ownerReferences": list(owner)}, "status": {"phase": "Running", **status}}
-
-
-def look(told: Teller) -> Outcome:
-    return SYSTEM.desired(Reader(told.world), KEY)
-
-
-def settle(told: Teller) -> tuple[dict[str, Any], list[str]]:
-    """Carry out until nothing is left to do: the status that is shown then, and the Events on the way."""
-    reasons: list[str] = []
-    for _ in range(5):
-        outcome = look(told)
-        new = told.carry_out(KEY, outcome)
-        reasons += new
-        if not new and not any(isinstance(one, Status) for one in outcome.intents):
-            return Reader(told.world).status(KEY, {}), reasons
-    raise AssertionError("it never settles")
-
-
-def condition(status: dict[str, Any], kind: str) -> tuple[str, str] | None:
-    found = [one for one in status.get("conditions", []) if one["type"] == kind]
-    return (found[0]["status"], found[0]["reason"]) if found else None
 
 
 def test_nothing_is_said_before_the_kinds_are_listed() -> None:
@@ -239,6 +180,7 @@ def test_fail_closed_is_loud_and_comes_back() -> None:
 
 
 KERNELS = {
+    "OK, nearly": ("Unknown", "KernelCheckError"),
     "OK": ("True", "KernelsHealthy"),
     "FAIL: libcudart.so.13": ("False", "KernelLoadFailed"),
     "": ("Unknown", "KernelCheckError"),
@@ -246,17 +188,34 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("message", KERNELS)
-@pytest.mark.parametrize("mode", ["report-only", "strict"])
-def test_kernels_are_told_and_gate_only_when_strict(message: str, mode: str) -> None:
+@pytest.mark.parametrize("admitted", ["report-only", "strict"])
+@pytest.mark.parametrize("now", ["report-only", "strict"])
+def test_kernels_are_told_and_gate_where_the_pod_was_admitted_strict(message: str, admitted: str, now: str) -> None:
+    """What the annotation says now counts for Pods to come. A strict check that fails is started over and over."""
     told = teller()
-    off = {names.REQUIRE_KV_EVENTS: "false", names.KERNEL_CHECK: mode}
-    told.seen(KEY.kind, backend(annotations=off))
-    state = {"terminated": {"message": message, "exitCode": 0}}
-    told.seen(core.PODS, engine("e0", initContainerStatuses=[{"name": names.KERNEL_CHECK_CONTAINER, "state": state}]))
+    told.seen(KEY.kind, backend(annotations={names.REQUIRE_KV_EVENTS: "false", names.KERNEL_CHECK: now}))
+    strict = admitted == "strict" and message.startswith("FAIL")
+    ended = {"terminated": {"message": message, "exitCode": int(strict)}}
+    check = {"name": names.KERNEL_CHECK_CONTAINER, "state": ended}
+    if strict:
+        check |= {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended}
+    told.seen(core.PODS, engine("e0", initContainerStatuses=[check]))
     status, _ = settle(told)
     assert condition(status, "EngineKernelsHealthy") == KERNELS[message]
-    gated = mode == "strict" and message.startswith("FAIL")
-    assert condition(status, "Ready") == (("False", "EngineKernelDegraded") if gated else ("True", "HostOnlyActive"))
+    assert condition(status, "Ready") == (("False", "EngineKernelDegraded") if strict else ("True", "HostOnlyActive"))
+    assert condition(status, "Progressing") == ("False", "EngineKernelDegraded" if strict else "Synced")
+    assert condition(status, "Degraded") == ("False", "NotDegraded")
+
+
+def test_what_is_told_once_stays_told_while_a_strict_check_takes_ready_away() -> None:
+    told = teller()
+    told.seen(KEY.kind, backend())
+    ended = {"terminated": {"message": "FAIL: no c_ops", "exitCode": 1}}
+    check = [{"name": names.KERNEL_CHECK_CONTAINER, "state": ended}]
+    told.seen(core.PODS, engine("e0", initContainerStatuses=check))
+    settle(told)
+    told.seen(core.PODS, engine("e1"))
+    assert settle(told)[1] == []
 
 
 def test_a_wired_engine_that_crash_loops_is_told_once() -> None:
@@ -269,59 +228,6 @@ def test_a_wired_engine_that_crash_loops_is_told_once() -> None:
     assert reasons.count("InjectedEngineCrashLooping") == 1
     told.seen(core.PODS, engine("e0"))
     assert condition(settle(told)[0], "EngineCompatibility") is None
-
-
-def rolled_world() -> Teller:
-    told = teller()
-    told.seen(KEY.kind, backend(**MANAGED))
-    told.seen(core.SERVICES, service())
-    told.seen(core.DEPLOYMENTS, deployment())
-    told.seen(core.DEPLOYMENTS, deployment(name="engine", owner=[]))
-    owner = [{"kind": "Deployment", "name": "engine", "uid": "uid-engine", "controller": True}]
-    told.seen(core.REPLICA_SETS, {"metadata": {"name": "rs", "namespace": "ml", "ownerReferences": owner}})
-    told.seen(
-        core.PODS, engine("e0", owner=[{"kind": "ReplicaSet", "name": "rs", "uid": "uid-rs", "controller": True}])
-    )
-    return told
-
-
-def server(name: str, restarts: int = 0) -> dict[str, Any]:
-    labels = providers.selector(cachebackend.CacheBackend(metadata=cachebackend.Metadata(name="kv", namespace="ml")))
-    status = {
-        "phase": "Running",
-        "conditions": [{"type": "Ready", "status": "True"}],
-        "containerStatuses": [
-            {"name": "lmcache-server", "restartCount": restarts}, {"name": "mesh", "restartCount": 40},
-        ],
-    }  # fmt: skip
-    return {"metadata": {"name": name, "namespace": "ml", "uid": f"uid-{name}", "labels": labels}, "status": status}
-
-
-def patches(told: Teller) -> list[Patch]:
-    return [one for one in look(told).intents if isinstance(one, Patch)]
-
-
-def test_engines_are_rolled_when_their_server_was_replaced() -> None:
-    told = rolled_world()
-    told.seen(core.PODS, server("s0"))
-    assert settle(told)[0]["observedServerInstance"] == "uid-s0:0"
-    assert patches(told) == []
-    told.seen(core.PODS, server("s0", restarts=1))
-    (patch,) = patches(told)
-    assert patch.key == Key(core.DEPLOYMENTS, "ml", "engine")
-    trigger = patch.patch["spec"]["template"]["metadata"]["annotations"]
-    assert trigger == {names.RESTART_TRIGGER: "uid-s0:1"}
-    assert settle(told)[0]["observedServerInstance"] == "uid-s0:1"
-
-
-def test_no_ready_server_keeps_what_was_known() -> None:
-    told = rolled_world()
-    told.seen(core.PODS, server("s0"))
-    settle(told)
-    told.gone(core.PODS, "ml", "s0")
-    assert settle(told)[0]["observedServerInstance"] == "uid-s0:0"
-    told.seen(core.PODS, server("s1"))
-    assert len(patches(told)) == 1
 
 
 # Which events concern which keys --------------------------------------------------------------------------------------
