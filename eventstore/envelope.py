@@ -7,6 +7,7 @@ read an event whole. Types are written by hand as `io.warmlog.<name>.v<number>` 
 Rules: design.md section 2, "Form"; CloudEvents 1.0 and its NATS binding.
 """
 
+import functools
 from datetime import UTC, datetime
 from typing import Final
 
@@ -38,5 +39,9 @@ class EnvelopeError(ValueError):
 
 def rfc3339(nanoseconds: int) -> str:
     """Nanoseconds since the epoch as RFC 3339 in UTC, to the microsecond."""
-    moment = datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds // 1_000 % 1_000_000:06d}Z"
+    return f"{_seconds(nanoseconds // 1_000_000_000)}.{nanoseconds // 1_000 % 1_000_000:06d}Z"
+
+
+@functools.lru_cache(64)  # what happens now happens in the same second
+def _seconds(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import base64
 import contextlib
+import gc
 import os
 import socket
 import ssl
@@ -246,6 +247,8 @@ class Webhook:
             await signals.unless(stop, self._certified())
             if not stop.is_set():
                 bound = await self._listen()
+                gc.collect()
+                gc.freeze()  # what the program is made of is not looked through while a Pod waits
                 log.info("listening", reviews=bound, health=port, version=VERSION)
             await stop.wait()
             await self.listener.drain(grace=5.0)

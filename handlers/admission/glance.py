@@ -61,8 +61,8 @@ class Glancer:
         self._parts: collections.OrderedDict[tuple[bytes, bytes, bytes], _Part] = collections.OrderedDict()
 
     def look(self, raw: bytes) -> Glance | None:
-        if not is_plain(raw) or any(piece[:1] in (b"u", b"/") for piece in raw.split(b"\\")[1:]):
-            return None  # an escape can spell what was looked for
+        if not is_plain(raw) or _spells(raw):
+            return None
         found = without_access(raw)
         try:
             pod: dict[str, Any] = dict(_fields(found.encoded))
@@ -97,6 +97,13 @@ class Glancer:
                 return None
         known = {token: value for value, token in maker.tokens.items()}
         return _Part(shown, _strings(labels) if labels else {}, msgspec.Raw(_encode(fields)), known)
+
+
+def _spells(raw: bytes) -> bool:
+    """Whether there may be an escape that spells what `is_plain` looked for. Most are of quotes."""
+    if b"\\" not in raw or b"\\" not in (rest := raw.replace(b'\\"', b"")):
+        return False
+    return any(piece[:1] in (b"u", b"/") for piece in rest.split(b"\\")[1:])
 
 
 def _container(container: dict[str, Any], maker: Maker) -> dict[str, Any]:

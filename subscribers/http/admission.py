@@ -118,6 +118,7 @@ class Desk:
         self.decided: collections.Counter[tuple[str, str, str]] = collections.Counter()  # webhook, verdict, check
         self.unconcerned = self.malformed = self.repeated = self.lists = self.failed_lists = 0
         self._answers: collections.OrderedDict[tuple[str, str], asyncio.Future[bytes]] = collections.OrderedDict()
+        self._recalling = {one.name: one for one in admitters.values() if isinstance(one, Recalling)}
         self._templates: dict[int, Template] = {}
         self._reads: dict[tuple[str, str], asyncio.Task[Mapping[Key, Known]]] = {}
 
@@ -169,12 +170,12 @@ class Desk:
 
     async def _recalled(self, admitter: Admitter, request: review.Request) -> Answered | None:
         """An answer that was given to an equal question, None where there is none."""
-        world = self.world()
-        if not isinstance(admitter, Recalling) or self._is_stale(world):
+        world, recalling = self.world(), self._recalling.get(admitter.name)
+        if recalling is None or self._is_stale(world):
             return None
         reader = Reader(world)
         try:
-            known = admitter.recall(
+            known = recalling.recall(
                 bytes(request.object),
                 operation=request.operation,
                 kind=request.of,

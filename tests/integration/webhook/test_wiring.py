@@ -135,8 +135,8 @@ async def test_refusals_as_kubectl_prints_them(house: WebhookHouse, tmp_path: An
     assert told.splitlines() == [
         'The CacheBackend "kv" is invalid: ',
         "* spec.autoscaling: Forbidden: there is no workload to scale without spec.remoteStorage",
-        "* spec.autoscaling.minReplicas: Required value: must be set when spec.replicas is 0; or remove spec.autoscaling "
-        "to scale to zero",
+        "* spec.autoscaling.minReplicas: Required value: must be set when spec.replicas is 0; "
+        "or remove spec.autoscaling to scale to zero",
     ]
     mooncake = backend("kv", remoteStorage=external("Mooncake", "cache.example.com:50051"))
     done = await kubectl("apply", "-f", "-", stdin=json.dumps(mooncake))
