@@ -46,7 +46,7 @@ class Cluster:
     # The parts ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        what = "devkube, in memory" if self.kube.choice == "devkube" else "kube-apiserver"
+        what = {"devkube": "devkube", "assets": "a real kube-apiserver"}[self.kube.choice]
         self.story.step(f"Start: nats-server, Kubernetes ({what}), a controller, a webhook, a server")
         await together(self.lab.start_nats(), self.kube.start())
         self.story.say(f"KUBECONFIG={self.kube.kubeconfig}")
@@ -117,7 +117,8 @@ class Cluster:
         for condition, old in zip(*(one["conditions"] for one in (await self._status(), before.status)), strict=True):
             if condition["lastTransitionTime"] != old["lastTransitionTime"]:
                 raise Wrong(f"the outage changed a condition: {old} became {condition}")
-        self.story.say("back: the same objects, no condition changed meanwhile")
+        keeps = "etcd" if self.kube.choice == "assets" else "its journal, where a real one has etcd"
+        self.story.say(f"back: the same objects (from {keeps}), no condition changed meanwhile")
         await self.kube.kubectl.apply(labobjects.deployment(lab.ENGINES[1], replicas=2))
         self.story.say("engine-b is scaled to 2")
         return before

@@ -32,7 +32,7 @@ CLUSTER = (
     "$ warmlog explain cachebackend/team-a/chat",
     "mpod.inferencecache.io patched it: injected",
     "decided again there: the same bytes",
-    "the same objects, no condition changed meanwhile",
+    "back: the same objects (from ",
     "the Pod that engine-b was scaled by is wired, and counted",
     "byte for byte what the API showed then",
     "matchedEnginePods: 2 -> 3",
