@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 
-from crds import render, schema
+from crds import kvcache, render, schema
 from handlers.admission.decision import Decision, Question
 from handlers.kvcachepool import admit, masking
 from handlers.kvcachepool.inject import Settings
+from handlers.kvcachepool.validate import binding as binding_rules
 from handlers.outcome import Object
+from handlers.world.reader import Reader
+from handlers.world.state import World
 from tests.support.kvpools import DISABLED, STORE, backend, binding, changed, external, pool, world
 
 HOOKS: dict[str, Any] = {
@@ -226,6 +229,15 @@ def test_a_domain_is_one_on_a_backend_in_all_namespaces() -> None:
     assert fields(asked(BINDING, objects=second_pool)) == ["spec.domain.name"]
     gone = (POOL, BACKEND, binding("first", "other", "gone"))
     assert fields(asked(BINDING, objects=gone)) == []
+
+
+def test_holders_are_found_among_what_was_read_live() -> None:
+    """Where nothing was listed before: in every namespace."""
+    known = world(POOL, BACKEND, HOLDER)
+    live = {key: one for kind in admit.STORES for key, one in known.select(kind, None)}
+    reader = Reader(World(), live=live, whole=frozenset((kind, "") for kind in admit.STORES))
+    found = binding_rules.violations(schema.read(BINDING, kvcache.KVCachePoolBinding), None, reader, Settings())
+    assert [one.field for one in found] == ["spec.domain.name"]
 
 
 def test_a_store_without_a_ledger_holds_one_domain() -> None:

@@ -32,8 +32,6 @@ def compare(expect: dict[str, Any], observed: dict[str, Any]) -> list[str]:
             found += [f"{one} is there" for one in wanted if one in observed["resources"]]
         elif key == "matchLabels_absent":
             found += ["matchLabels are there"] if "matchLabels" in observed["objectSelector"] else []
-        elif key == "rules" and "scope" not in wanted[0]:
-            found += forms.differences({key: [{**one, "scope": "Namespaced"} for one in wanted]}, observed)
         else:
             found += forms.differences({key: wanted}, observed)
     return found
