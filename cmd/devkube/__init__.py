@@ -2,18 +2,21 @@
 
 It knows nothing of warmlog and imports nothing of it. The map:
 
-    cli            the console script            server       the Python entry point: DevKube, its clock and faults
-    certificates, kubeconfig   made at each start             clock        time that a test may freeze
-    http           sockets and TLS               frontend     a request from its URL to its answer
+    cli, options   the console script            server       the Python entry point: DevKube, its clock and faults
+    certificates   and kubeconfig, made at each start         clock        time that a test may freeze
+    http           sockets and TLS               frontend     a request from its URL to its answer (calls, requests)
     routes, negotiation, protobuf   what is asked for, in which form      documents    version, health and what follows
     discovery, openapi              what clients learn of the types       tables       objects as kubectl prints them
     store, stored  objects, versions, history    watching     one watch as a stream of events
-    verbs          create … watch: reading, writing (writer, strategies), patching, deleting; machinery: what they share
+    verbs          create … watch: reading, writing (writer, strategies, scale), patching, deleting; machinery: shared
     bodies, parameters, deleteoptions            what a request says                selectors, fieldselectors
-    patches        JSON, merge, strategic        apply, fieldsets      server-side apply and managedFields
+    patches        JSON (jsonpatch), merge, strategic         values, errors, causes     JSON, refusals and their words
+    apply          server-side apply: merging, managedfields, changes, fieldsets (fieldtrees), typed
     kinds, schema  what a type is                builtin/     types that exist      custom/  types from CRDs (CEL too)
     admission/     webhooks, called over TLS     access/      who are you, may you
     lifecycle      namespaces, CRDs; collecting: garbage               steward      how these ask
-    wiring, seeding                what the parts are put together with             faults       trouble on demand
+    wiring         what the parts are put together with                faults       trouble on demand
     simulation/    controllers, nodes and kubelets that give test clusters life; off by default
+
+What is left out, and why, stands in the README.
 """
