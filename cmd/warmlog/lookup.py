@@ -20,7 +20,7 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from eventstore import replay, store, subjects
+from eventstore import replay, store, streams, subjects
 from eventstore.jetstream import bus, kvlog
 from eventstore.jetstream import store as jetstream
 from handlers.prefixindex import lookup, request
@@ -149,7 +149,8 @@ async def ask_then(values: flags.Values) -> Told:
         raise flags.UsageError(str(error)) from None
     async with await link.open_link(values, "tool") as connection:
         log, kv = jetstream.JetStreamStore(connection), kvlog.JetStreamKV(connection)
-        known, governed, moment = await past.index_at(log, kv, at)
+        snaps = jetstream.JetStreamStore(connection, name=streams.SNAPSHOTS)
+        known, governed, moment = await past.index_at(log, kv, at, snaps=snaps)
     started = time.perf_counter_ns()
     decision = lookup.decide(known, governed, asked, moment.time_ns, started_ns=started, clock=time.perf_counter_ns)
     return Told(msgspec.json.decode(request.encode(decision.response)), str(moment))

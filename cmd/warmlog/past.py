@@ -1,21 +1,21 @@
 """The past: both logs folded up to a moment. Used by `lookup --at` and `replay`.
 
-The control log gives policies and what was told of replicas; `WARMLOG_KV` gives the index. A `moment` event pairs their
-positions. What retention has dropped cannot be folded: replicas whose last keyframe is no longer there are missing,
-and the answer says from where reading began.
+The control log, from its nearest keyframe on, gives policies; what was told of replicas is folded from the first event
+that is kept; `WARMLOG_KV` gives the index. A `moment` event pairs their positions. What retention has dropped cannot
+be folded: replicas whose last keyframe is no longer there are missing, and the answer says from where reading began.
 
 Rules: design.md section 2 (`moment`), section 4 (`lookup --at`, `replay`).
 """
 
 import contextlib
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
 
-from eventstore import envelope, events, replay, store
+from eventstore import envelope, events, replay, store, subjects
 from handlers.prefixindex import index, policies
-from warmlog import output, when
+from handlers.world import state
+from warmlog import output, rewound, when
 
 _TELL_EVERY = 100_000  # messages between two lines of progress
 
@@ -66,37 +66,21 @@ def fold(world: World, stored: store.Stored) -> World:
     return world
 
 
-def until(at: when.When) -> replay.Until:
-    """As eventstore.replay spells it."""
-    if isinstance(at, when.Sequence):
-        return at.number
-    whole, rest = divmod(at.ns, 1_000_000_000)
-    return datetime.fromtimestamp(whole, UTC).replace(microsecond=rest // 1_000)
-
-
 async def world_at(log: store.EventStore, at: when.When | None) -> tuple[World, replay.Replayed]:
     """The control log folded up to `at` (None = its end). Raises ReplayError."""
-    limit: replay.Until = (await log.extent()).last if at is None else until(at)
-    await same_incarnation(log, at)
+    limit: replay.Until = (await log.extent()).last if at is None else rewound.until_of(at)
+    await rewound.same_incarnation(log, at)
     return await replay.replay(log, fold, World(), until=limit)
 
 
-async def same_incarnation(log: store.EventStore, at: when.When | None) -> None:
-    """A position of another incarnation names a past that this log does not have. Raises ReplayError."""
-    if isinstance(at, when.Sequence) and at.incarnation:
-        now = (await log.extent()).incarnation
-        if at.incarnation != now:
-            raise replay.ReplayError(f"position {at.incarnation}:{at.number} is of another incarnation, this is {now}")
-
-
 async def index_at(
-    log: store.EventStore, kv: store.KVLog, at: when.When
+    log: store.EventStore, kv: store.KVLog, at: when.When, *, snaps: store.EventStore
 ) -> tuple[index.Index, policies.Policies, Moment]:
     """The index and the policies of the newest moment at or before `at`. Raises ReplayError."""
-    await same_incarnation(log, at)
+    await rewound.same_incarnation(log, at)
     if isinstance(at, when.Sequence) and at.number > (end := (await log.extent()).last):
         raise replay.ReplayError(f"position {at.number} lies in the future: the log ends at {end}")
-    paired = await replay.moment(log, until(at))
+    paired = await replay.moment(log, rewound.until_of(at))
     used = Moment(paired.control.sequence, paired.time_ns, paired.kv)
     extent = await kv.extent()
     if extent.incarnation != paired.kv.incarnation:
@@ -105,10 +89,26 @@ async def index_at(
         )
     if paired.kv.sequence < extent.first:
         raise replay.ReplayError(f"{used} lies before what WARMLOG_KV still keeps (from {extent.first})")
-    world, _ = await replay.replay(log, fold, World(), until=paired.control.sequence)
-    known = await fold_kv(kv, extent, paired.kv.sequence)
-    known.govern(world.governed)
-    return known, world.governed, used
+    back = await rewound.world_at(rewound.Logs(log, snaps), when.Sequence(paired.control.sequence))
+    known, governed = await fold_kv(kv, extent, paired.kv.sequence), governed_by(back.world)
+    known.govern(governed)
+    return known, governed, used
+
+
+def governed_by(world: state.World) -> policies.Policies:
+    """The policies of a world, as the fold of their events would have them."""
+    known = policies.UNKNOWN
+    for kind in policies.KINDS:
+        for key in world.keys(kind):
+            one = world.find(key)
+            if one is not None and one.value is not None:
+                document = msgspec.to_builtins(one.value)
+                seen = events.ObjectSeen(uid=one.uid, resource_version="", shape=one.shape, object=document)
+                known = policies.fold(known, subjects.object_subject(*key), seen)
+        if (listed := world.listed.get(kind)) is not None:
+            data = events.KindListed(list_version="", shape=listed.shape, count=listed.count)
+            known = policies.fold(known, subjects.kind_subject(kind), data)
+    return known
 
 
 async def fold_kv(kv: store.KVLog, extent: store.Extent, last: int) -> index.Index:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from eventstore import envelope, replay
+from eventstore import envelope, replay, streams
 from eventstore.jetstream import connect, kvlog
 from eventstore.jetstream import store as jetstream
 from handlers.outcome import Key
@@ -130,7 +130,9 @@ async def everything(values: flags.Values, connection: connect.Connection, at: w
     extent = await log.extent()
     moment, seen = "", None
     if values["index"]:
-        known, _, used = await past.index_at(log, kvlog.JetStreamKV(connection), at or when.Sequence(extent.last))
+        snaps = jetstream.JetStreamStore(connection, name=streams.SNAPSHOTS)
+        moment_at = at or when.Sequence(extent.last)
+        known, _, used = await past.index_at(log, kvlog.JetStreamKV(connection), moment_at, snaps=snaps)
         moment, seen = str(used), views.snapshot(known)
     return Seen(
         position=f"{extent.incarnation}:{replayed.last}",

@@ -8,6 +8,7 @@ Rules: design.md section 2, "Keyframes and retention".
 
 import contextlib
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from eventstore import envelope, replay, store, streams
@@ -17,7 +18,7 @@ from handlers.world import keyframe
 from handlers.world.fold import fold
 from handlers.world.state import World
 from subscribers import keyframing
-from warmlog import past, when
+from warmlog import when
 
 
 class Logs(NamedTuple):
@@ -45,13 +46,29 @@ async def logs(connection: connect.Connection) -> AsyncIterator[Logs]:
         await snaps.close()
 
 
+def until_of(at: when.When) -> replay.Until:
+    """As eventstore.replay spells it."""
+    if isinstance(at, when.Sequence):
+        return at.number
+    whole, rest = divmod(at.ns, 1_000_000_000)
+    return datetime.fromtimestamp(whole, UTC).replace(microsecond=rest // 1_000)
+
+
+async def same_incarnation(log: store.EventStore, at: when.When | None) -> None:
+    """A position of another incarnation names a past that this log does not have. Raises ReplayError."""
+    if isinstance(at, when.Sequence) and at.incarnation:
+        now = (await log.extent()).incarnation
+        if at.incarnation != now:
+            raise replay.ReplayError(f"position {at.incarnation}:{at.number} is of another incarnation, this is {now}")
+
+
 async def world_at(found: Logs, at: when.When | None) -> Rewound:
     """Folded up to `at` (None: the end). Raises ReplayError."""
-    await past.same_incarnation(found.control, at)
+    await same_incarnation(found.control, at)
     extent = await found.control.extent()
     if isinstance(at, when.Sequence) and at.number == 0:
         return Rewound(World(incarnation=extent.incarnation), 1, True)  # what a webhook knows before it has read
-    until: replay.Until = extent.last if at is None else past.until(at)
+    until: replay.Until = extent.last if at is None else until_of(at)
     sequence = until if isinstance(until, int) else None
     time_ns = None if isinstance(until, int) else replay.nanoseconds(until)
     begun = await keyframing.nearest(found.control, found.snaps, sequence=sequence, time_ns=time_ns)

@@ -23,9 +23,14 @@ class Kind(NamedTuple):
     judge: Callable[[Any], str] | None = None
 
 
+def usable(value: Any) -> str:
+    """What decodes can be used; of what does not, the last good one stays."""
+    return ""
+
+
 KINDS: Final[dict[str, Kind]] = {
-    inferencecache.CACHE_POLICIES: Kind(inferencecache.CachePolicy, 1),
-    inferencecache.CACHE_TENANTS: Kind(inferencecache.CacheTenant, 1),
+    inferencecache.CACHE_POLICIES: Kind(inferencecache.CachePolicy, 1, usable),
+    inferencecache.CACHE_TENANTS: Kind(inferencecache.CacheTenant, 1, usable),
     cachebackend.CACHE_BACKENDS: Kind(cachebackend.CacheBackend, 1),
     core.PODS: Kind(core.Pod, 1),
     core.SERVICES: Kind(core.Service, 1),
