@@ -9,6 +9,7 @@ from devkube.parameters import flag, number, refused, unsupported
 from devkube.requests import Request
 from devkube.values import go_type
 
+_JSON_NAMES: Final = {list: "an array", dict: "an object", str: "a string", bool: "a boolean", int: "a whole number"}
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 
@@ -50,22 +51,15 @@ def read(request: Request) -> DeleteOptions:
     found = {key: value for key, value in found.items() if value is not None}
     dry = found.get("dryRun", [query["dryRun"]] if query.get("dryRun") else [])
     conditions = found.get("preconditions", {})
-    policy, orphan, grace = (
-        found.get("propagationPolicy"),
-        found.get("orphanDependents"),
-        found.get("gracePeriodSeconds"),
-    )
-    _shape("dryRun", dry, list)
-    _shape("preconditions", conditions, dict)
     for name, value, kind in (
-        ("propagationPolicy", policy, str),
-        ("orphanDependents", orphan, bool),
-        ("gracePeriodSeconds", grace, int),
-        ("preconditions.uid", conditions.get("uid"), str),
-        ("preconditions.resourceVersion", conditions.get("resourceVersion"), str),
+        ("dryRun", dry, list),
+        ("preconditions", conditions, dict),
+        ("propagationPolicy", policy := found.get("propagationPolicy"), str),
+        ("orphanDependents", orphan := found.get("orphanDependents"), bool),
+        ("gracePeriodSeconds", grace := found.get("gracePeriodSeconds"), int),
     ):
-        if value is not None:
-            _shape(name, value, kind)
+        if value is not None and type(value) is not kind:
+            raise bad_request(f"DeleteOptions.{name} must be {_JSON_NAMES[kind]}, not {go_type(value)}")
     causes = []
     if orphan is not None and policy:
         told = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
@@ -88,11 +82,3 @@ def read(request: Request) -> DeleteOptions:
         version=conditions.get("resourceVersion"),
         orphan=orphan,
     )
-
-
-_JSON_NAMES: Final = {list: "an array", dict: "an object", str: "a string", bool: "a boolean", int: "a whole number"}
-
-
-def _shape(name: str, value: Any, kind: type) -> None:
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise bad_request(f"DeleteOptions.{name} must be {_JSON_NAMES[kind]}, not {go_type(value)}")

@@ -14,19 +14,16 @@ from devkube.values import clone, go_type
 # Kinds whose strategies count generations; those of CRDs all do.
 GENERATIONS: Final = frozenset(
     (
-        "daemonsets.apps",
-        "deployments.apps",
-        "replicasets.apps",
-        "statefulsets.apps",
-        "cronjobs.batch",
-        "jobs.batch",
-        "pods",
-        "endpointslices.discovery.k8s.io",
-        "ingresses.networking.k8s.io",
-        "ingressclasses.networking.k8s.io",
-        "networkpolicies.networking.k8s.io",
-        "poddisruptionbudgets.policy",
-        "priorityclasses.scheduling.k8s.io",
+        *(
+            "daemonsets.apps",
+            "deployments.apps",
+            "replicasets.apps",
+            "statefulsets.apps",
+            "cronjobs.batch",
+            "jobs.batch",
+        ),
+        *("pods", "cronjobs.batch", "poddisruptionbudgets.policy"),
+        *("ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io"),
         "customresourcedefinitions.apiextensions.k8s.io",
         "mutatingwebhookconfigurations.admissionregistration.k8s.io",
         "validatingwebhookconfigurations.admissionregistration.k8s.io",
@@ -35,16 +32,11 @@ GENERATIONS: Final = frozenset(
 # A PUT to a name that is not there makes the object (AllowCreateOnUpdate).
 CREATED_BY_PUT: Final = frozenset(
     (
-        "leases.coordination.k8s.io",
-        "endpoints",
-        "events",
-        "limitranges",
-        "services",
-        "runtimeclasses.node.k8s.io",
-        "roles.rbac.authorization.k8s.io",
-        "rolebindings.rbac.authorization.k8s.io",
-        "clusterroles.rbac.authorization.k8s.io",
-        "clusterrolebindings.rbac.authorization.k8s.io",
+        *("leases.coordination.k8s.io", "endpoints", "events", "services"),
+        *(
+            f"{kind}.rbac.authorization.k8s.io"
+            for kind in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
+        ),
     )
 )
 # A PUT must name the version it replaces (AllowUnconditionalUpdate is false); so it is for CRs.
@@ -52,10 +44,11 @@ VERSIONED_PUT: Final = frozenset(
     (
         "mutatingwebhookconfigurations.admissionregistration.k8s.io",
         "validatingwebhookconfigurations.admissionregistration.k8s.io",
-        "leases.coordination.k8s.io",
-        "runtimeclasses.node.k8s.io",
-        "poddisruptionbudgets.policy",
-        "customresourcedefinitions.apiextensions.k8s.io",
+        *(
+            "leases.coordination.k8s.io",
+            "poddisruptionbudgets.policy",
+            "customresourcedefinitions.apiextensions.k8s.io",
+        ),
     )
 )
 KEEPS_STATUS: Final = frozenset(["nodes"])  # kubelets register with one

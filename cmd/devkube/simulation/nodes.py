@@ -41,15 +41,11 @@ class Nodes:
         ready = {**_READY, "lastHeartbeatTime": now, "lastTransitionTime": now}
         system = {
             "kubeletVersion": "v1.36.0",
-            "kubeProxyVersion": "",
             "containerRuntimeVersion": "containerd://2.2.0",
             "osImage": "devkube",
             "operatingSystem": "linux",
             "architecture": "amd64",
             "kernelVersion": "6.12.0",
-            "machineID": node["metadata"]["uid"],
-            "systemUUID": node["metadata"]["uid"],
-            "bootID": node["metadata"]["uid"],
         }
         name = node["metadata"]["name"]
         addresses = [{"type": "InternalIP", "address": _ip(name)}, {"type": "Hostname", "address": name}]
