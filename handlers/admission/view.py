@@ -52,7 +52,7 @@ TOKEN_BYTES: Final = "⟦".encode()
 ACCESS_TOKEN: Final = "⟦0⟧"
 _ACCESS: Final = re.compile(rb"kube-api-access-[a-z0-9]{5}(?![a-z0-9])")
 #: Tokens of a view, and those of the log (subscribers/kubernetes/narrow), in JSON.
-ANY_TOKEN: Final = re.compile("⟦(?:[0-9]+|[0-9a-f]{16})⟧".encode())
+ANY_TOKEN: Final = re.compile("(⟦(?:[0-9]+|[0-9a-f]{16})⟧)".encode())
 _SPACE: Final = re.compile(r"\s")
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 #: Maps of volume sources whose values are free text.
@@ -83,15 +83,20 @@ class View:
         return part
 
 
-def filled(encoded: bytes, values: Mapping[str, str]) -> bytes:
-    """A patch as JSON with every token replaced by its value; a token without one stays. It is one pass: what a value
-    holds is never read as a token."""
-    return ANY_TOKEN.sub(lambda found: _inner(values.get(found[0].decode()), found[0]), encoded)
+def pieces(encoded: bytes) -> list[bytes]:
+    """JSON, cut at its tokens: text and token in turn, text at both ends."""
+    return ANY_TOKEN.split(encoded)
 
 
-def _inner(value: str | None, token: bytes) -> bytes:
-    """A value as it stands between the quotes of a JSON string."""
-    return token if value is None else msgspec.json.encode(value)[1:-1]
+def filled(cut: list[bytes], values: Mapping[str, str]) -> bytes:
+    """`pieces` with every token replaced by its value; a token without one stays. It is one pass: what a value holds is
+    never read as a token."""
+    whole = cut.copy()
+    for at in range(1, len(whole), 2):
+        value = values.get(whole[at].decode())
+        if value is not None:
+            whole[at] = msgspec.json.encode(value)[1:-1]  # as it stands between quotes
+    return b"".join(whole)
 
 
 def view(pod: Object, allow: Allow) -> View:

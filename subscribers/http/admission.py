@@ -29,7 +29,7 @@ import structlog
 from eventstore import envelope, events, subjects
 from handlers.admission import patches, review
 from handlers.admission.decision import Decision, Question
-from handlers.admission.view import TOKEN_BYTES, View, filled
+from handlers.admission.view import View, filled, pieces
 from handlers.effects.cluster import ClusterError
 from handlers.outcome import Key
 from handlers.system import Admitter, Recalling, place
@@ -79,7 +79,7 @@ class Template(NamedTuple):
 
     decision: Decision
     patch: bytes
-    tokens: bool
+    pieces: list[bytes]
     stored: frozenset[str]
     replaces: bool
     owned: str
@@ -87,11 +87,11 @@ class Template(NamedTuple):
 
 def template_of(decision: Decision) -> Template:
     if not decision.patch:
-        return Template(decision, b"", False, frozenset(), False, "")
+        return Template(decision, b"", [], frozenset(), False, "")
     patch = msgspec.json.encode(decision.patch)
     stored = frozenset(_STORED.findall(patch.decode()))
     replaces = any(op["op"] == "replace" for op in decision.patch)
-    return Template(decision, patch, TOKEN_BYTES in patch, stored, replaces, recording.owned(decision))
+    return Template(decision, patch, pieces(patch), stored, replaces, recording.owned(decision))
 
 
 class Unsaid(Exception):
@@ -157,10 +157,12 @@ class Desk:
 
     async def _answered(self, admitter: Admitter, request: review.Request) -> Answered:
         try:
+            if request.namespace in self.excluded and admitter.fails_open:
+                return self._pass(request, "excluded-namespace")
+            if (answered := await self._recalled(admitter, request)) is not None:
+                return answered
             async with asyncio.timeout(DEADLINE):
-                if request.namespace in self.excluded and admitter.fails_open:
-                    return self._pass(request, "excluded-namespace")
-                return await self._recalled(admitter, request) or await self._decide(admitter, request)
+                return await self._decide(admitter, request)
         except review.Malformed:
             raise
         except Exception as error:  # an engine must never wait for our defect
@@ -288,9 +290,9 @@ class Desk:
         operator wrote into a custom resource. Raises Unsaid."""
         template = self._template(decision)
         patch = template.patch
-        if template.tokens:
+        if len(template.pieces) > 1:
             stored = await self._stored(request.namespace, template.stored) if template.stored else {}
-            patch = filled(patch, {**values, **stored})
+            patch = filled(template.pieces, {**values, **stored} if stored else values)
         if not template.replaces:
             return patch
         operations = msgspec.json.decode(patch)
