@@ -144,4 +144,4 @@ def printed(table: Any) -> str:
 
 
 def _cell(value: Any) -> str:
-    return "<none>" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -162,10 +162,10 @@ class Kube:
         await self.lab.until(self._trusted, what="the webhook's certificate to be trusted")
 
     async def _trusted(self) -> bool:
-        found = [hook for kind in HOOKS for one in await self.objects.list(kind) for hook in one["webhooks"]]
+        found = [hook for kind in HOOKS for one in await self.find(kind) for hook in one["webhooks"]]
         return bool(found) and all(hook["clientConfig"].get("caBundle") for hook in found)
 
-    async def find(self, kind: str, namespace: str, labels: str = "") -> list[Object]:
+    async def find(self, kind: str, namespace: str = "", labels: str = "") -> list[Object]:
         """Those with the labels (a selector). Raises LabError."""
         try:
             return await self.objects.list(kind, namespace, labelSelector=labels)

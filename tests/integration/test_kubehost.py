@@ -20,6 +20,9 @@ from handlers.effects.cluster import ClusterError
 from handlers.outcome import Key, Object
 from subscribers.kubernetes.client import Client
 from subscribers.kubernetes.objects import Objects
+from tests.support import kubectl as support
+from warmlog import kubectl, labobjects
+from warmlog.children import LabError
 
 BACKENDS = "cachebackends.inferencecache.io"
 CONFIG = Key("configmaps", "default", "note")
@@ -135,3 +138,24 @@ async def test_an_unfinished_last_line_is_left_out(tmp_path: Path) -> None:
         found = await Objects(client).get(CONFIG)
         assert found is not None
         assert found["data"] == {"a": "1"}
+
+
+async def test_the_stand_in_for_kubectl_applies_and_prints_what_kubectl_does(tmp_path: Path) -> None:
+    support.require(support.WHEEL)
+    command = kubectl.find()
+    assert command is not None
+    async with running(tmp_path, 0) as (client, _):
+        ours, real = kubectl.Api(client), kubectl.Kubectl(command, tmp_path / "kubeconfig", tmp_path)
+        crd = next(render.definition(one) for one in render.DEFINITIONS if one.name == BACKENDS)
+        await ours.apply(crd, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}})
+        told = await real.apply(labobjects.backend())
+        assert told == ["cachebackend.inferencecache.io/chat serverside-applied"]
+        assert await ours.apply(labobjects.backend()) == ["cachebackend.inferencecache.io/chat applied"]
+        tables = [(await one.table(BACKENDS, "team-a")).splitlines() for one in (ours, real)]
+        ageless = [[line.rstrip().rpartition(" ")[0].rstrip() for line in table] for table in tables]
+        assert ageless[0] == ageless[1]
+        assert ageless[0][1].split() == ["chat", "LMCache"]
+        with pytest.raises(LabError, match=r"spec\.runtime"):
+            await ours.apply({**labobjects.backend(), "spec": {"runtime": "TGI"}})
+        with pytest.raises(LabError, match=r"spec\.runtime"):
+            await real.apply({**labobjects.backend(), "spec": {"runtime": "TGI"}})

@@ -49,7 +49,7 @@ def test_a_table_is_printed_as_kubectl_prints_it() -> None:
     assert kubectl.printed(TABLE).splitlines() == [
         "NAME            READY   PREFIXES",
         "chat            true    320",
-        "a-longer-name   false   <none>",
+        "a-longer-name   false",
     ]
 
 
