@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
-from crds import cachebackend, inferencecache, kernelcache, kvcache, schema
+from crds import cachebackend, inferencecache, kernelcache, kvcache, modeldeployment, schema
 
 HERE: Final = Path(__file__).parent
 Document = dict[str, Any]
@@ -239,8 +239,8 @@ DEFINITIONS: Final = (
         "ModelDeployment",
         "modeldeployments",
         ("md",),
-        kvcache.ModelDeploymentSpec,
-        kvcache.ModelDeploymentStatus,
+        modeldeployment.ModelDeploymentSpec,
+        modeldeployment.ModelDeploymentStatus,
         (
             Column("Engine", "string", ".spec.engine.name"),
             Column("Cache", "string", ".spec.kvCache.poolRef.name"),

@@ -6,7 +6,7 @@ Rules: design.md section 6, last paragraph.
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from crds import core, kvcache
+from crds import core, kvcache, modeldeployment
 from crds.cachebackend import CACHE_BACKENDS
 from crds.inferencecache import CACHE_POLICIES as POLICIES
 from crds.inferencecache import CACHE_TENANTS as TENANTS
@@ -99,7 +99,7 @@ def hooks(
         Hook(f"{_POOLS}-kvcachebackend", joining.Backends(pools), kvcache.BACKENDS, written, False),
         Hook(f"{_POOLS}-kvcachepool", joining.Pools(pools), kvcache.POOLS, written, False),
         Hook(f"{_POOLS}-kvcachepoolbinding", joining.Bindings(pools), kvcache.BINDINGS, written, False),
-        Hook(f"{_POOLS}-modeldeployment", joining.Deployments(pools), kvcache.DEPLOYMENTS, written, False),
+        Hook(f"{_POOLS}-modeldeployment", joining.Deployments(pools), modeldeployment.DEPLOYMENTS, written, False),
         Hook(f"{_VALIDATE}-cachebackend", admit.Validation(), CACHE_BACKENDS, written, False),
         Hook(f"{_VALIDATE}-cachepolicy", policing.Policies(), POLICIES, written, False),
         Hook(f"{_VALIDATE}-cachetenant", policing.Tenants(), TENANTS, written, False),

@@ -9,7 +9,7 @@ Rules: spec/worker-gpustack.md section 7.
 
 from typing import Any, Final, NamedTuple
 
-from crds.kvcache import ModelDeployment, Role
+from crds.modeldeployment import ModelDeployment, Role
 from handlers.admission import flags
 from handlers.kvcachepool import names, transport
 from handlers.kvcachepool.engines import ENGINES, vllm, vllm_ascend

@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from crds import kvcache, schema
-from crds.kvcache import KVCacheBackend, ModelDeployment, Role
+from crds.kvcache import KVCacheBackend
+from crds.modeldeployment import ModelDeployment, Role
 from handlers.admission import flags
 from handlers.admission.decision import Violation
 from handlers.admission.view import Allow, View, view

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crds import kvcache, schema
+from crds import modeldeployment, schema
 from handlers.admission.decision import Decision, Question
 from handlers.kvcachepool import admit, names, roles
 from handlers.kvcachepool.engines.base import Store
@@ -36,7 +36,7 @@ def asked(new: Object, old: Object | None = None, objects: tuple[Object, ...] = 
     question = Question(
         uid="u",
         operation="CREATE" if old is None else "UPDATE",
-        kind=kvcache.DEPLOYMENTS,
+        kind=modeldeployment.DEPLOYMENTS,
         namespace="team",
         view=hook.see(new).object,
         old=hook.see(old).object if old is not None else None,
@@ -148,7 +148,7 @@ def test_no_value_of_an_author_is_shown() -> None:
 
 
 def rendered(given: Object, number: int = 0, store: Store | None = STORED, manufacturer: str = "") -> roles.Given:
-    made = schema.read(given, kvcache.ModelDeployment)
+    made = schema.read(given, modeldeployment.ModelDeployment)
     assert made.spec.roles is not None
     role = made.spec.roles[number]
     part = store._replace(role=roles.half(made, role)) if store is not None else None

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from crds import core, kvcache, render, schema
+from crds import core, kvcache, modeldeployment, render, schema
 from devkube.patches import json_patch
 from handlers.admission import patches, review
 from handlers.admission.decision import Decision, Question, Violation
@@ -22,7 +22,7 @@ KINDS = {
     "KVCacheBackend": kvcache.BACKENDS,
     "KVCachePool": kvcache.POOLS,
     "KVCachePoolBinding": kvcache.BINDINGS,
-    "ModelDeployment": kvcache.DEPLOYMENTS,
+    "ModelDeployment": modeldeployment.DEPLOYMENTS,
     "Pod": core.PODS,
 }
 SPECS = {one.name: one.spec for one in render.DEFINITIONS}

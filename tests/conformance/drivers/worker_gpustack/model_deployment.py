@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from crds import kvcache, schema
+from crds import modeldeployment, schema
 from handlers.kvcachepool import names, resolve, roles, transport
 from handlers.kvcachepool.engines.base import Store
 from tests.conformance import forms
@@ -14,7 +14,7 @@ def run(given: dict[str, Any]) -> dict[str, Any]:
     if given["operation"] != "RENDER":
         return resources.run(given)
     forms.only(given, "operation", "object", "objects", "settings")
-    deployment = schema.read(given["object"], kvcache.ModelDeployment)
+    deployment = schema.read(given["object"], modeldeployment.ModelDeployment)
     reader, settings = desk.world_of(given["objects"]), desk.settings_of(given)
     found = resolve.resolve(deployment.spec.kv_cache.binding, deployment.metadata.namespace, reader)
     protocol = transport.chosen(roles.engine_of(deployment), found.backend, "spec")
