@@ -1,6 +1,7 @@
 """`warmlog linker`: the marker first, one line for whatever is wrong, and the exit code that lets the Pod start."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,14 @@ from tests.support.tarfiles import member, write
 from warmlog import cli, flags, linker
 from warmlog.kernelfiles import place
 from warmlog.kernelfiles.entries import Refused
+
+
+@pytest.fixture(autouse=True)
+def _every_line() -> Iterator[None]:
+    """Programs that ran in this process before set a level of their own."""
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture
@@ -154,7 +163,6 @@ def test_the_program_ends_with_0_whatever_happened(
     (tmp_path / "other").mkdir()
     good, bad = f"{mount}/io.vllm.cache={tmp_path}/place", f"{mount}/io.triton.cache={tmp_path}/other"
     assert cli.main(["linker", "--log-format", "json", bad, good]) == 0
-    structlog.reset_defaults()
     events = [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
     assert events == ["kernel-cache-not-linked", "kernel-cache-linked"]
 
