@@ -2,5 +2,6 @@
 
 8080   hotpath ─ connection ─ routes ─ lookups        replies · health · meters
 8081   admin ─ gate ─ intake ─ orders ─ probes        identity
+reviews, over TLS       reviewing ─ admission ─ recording     reviewmeters
 a role without either   status
 """
