@@ -6,7 +6,7 @@ file of the package kubernetes-validate at the first use of a kind.
     catalog     builtin_resources(): every row of discovery; rules: one kind behind the protocol `kinds.Rules`
     document    the schemas of Kubernetes' own types, loaded once and lazily
     types       a schema compiled into a decoder as Go's: types, unknown fields, nulls, canonical scalars
-    leaves      scalars as Go decodes them; scalars: quantities, times, durations and their canonical text
+    scalars     quantities, times, durations and their canonical text
     demands     what a schema demands beside types: required fields, values out of a list
     metadata    names, labels, annotations, owners, selectors; names: what those must look like
     defaults, poddefaults     upstream's defaults; prepares: first statuses, selectors of Jobs, addresses of Services

@@ -8,8 +8,7 @@ is well. `status` is not looked at: upstream trusts controllers there, and so do
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from devkube.builtin.leaves import Type
-from devkube.builtin.types import ListOf, MapOf, Struct
+from devkube.builtin.types import ListOf, MapOf, Struct, Type
 from devkube.causes import required, unsupported
 from devkube.errors import Cause
 

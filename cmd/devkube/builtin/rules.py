@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from devkube.builtin import leaves, types
+from devkube.builtin import types
 from devkube.builtin.demands import unmet
 from devkube.builtin.document import definition, schema_of
 from devkube.errors import Cause, bad_request
@@ -45,21 +45,21 @@ class BuiltinRules:
         return schema_of(self.group, self.version, self.kind)
 
     @cached_property
-    def type(self) -> leaves.Type:
+    def type(self) -> types.Type:
         return types.named(definition(self.group, self.version, self.kind))
 
     def decode(self, obj: Object, *, validation: FieldValidation) -> list[str]:
         warnings = [self.behaviour.warning] if self.behaviour.warning else []
-        walk = leaves.Walk()
+        gone: list[str] = []
         try:
             if self.type.fits(obj):
                 return warnings
-            self.type.decode(obj, None, walk)
-        except leaves.Undecodable as error:
+            self.type.decode(obj, "", gone)
+        except types.Undecodable as error:
             raise bad_request(self._refused(str(error))) from None
         except RecursionError:
             raise bad_request(self._refused("exceeded max depth")) from None
-        unknown = [f'unknown field "{path}"' for path in walk.unknown]
+        unknown = [f'unknown field "{path}"' for path in gone]
         if unknown and validation == "Strict":
             raise bad_request(self._refused("strict decoding error: " + ", ".join(unknown)))
         return warnings + (unknown if validation == "Warn" else [])

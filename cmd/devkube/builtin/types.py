@@ -9,24 +9,93 @@ wrong JSON type. Types are compiled on demand, once, and refer to each other by 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from devkube.builtin import scalars
 from devkube.builtin.document import PREFIX, document
-from devkube.builtin.leaves import (
-    Anything,
-    Float,
-    Integer,
-    IntOrString,
-    Key,
-    Place,
-    Plain,
-    Text,
-    Type,
-    Undecodable,
-    Walk,
-    wrong,
-)
+
+
+class Undecodable(Exception):
+    """What Go's decoder refuses; the message begins as Go's."""
+
+
+class Type(Protocol):
+    @property
+    def go(self) -> str: ...
+
+    @property
+    def zero(self) -> Any: ...
+
+    def fits(self, value: Any) -> bool: ...
+
+    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
+        """`at` is the path of the value, `unknown` gains the paths of what no type knows."""
+        ...
+
+
+_JSON = {type(None): "null", str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
+
+
+def _wrong(value: Any, at: str, go: str) -> Undecodable:
+    what = f"number {value}" if type(value) in (int, float) else _JSON[type(value)]
+    return Undecodable(f"json: cannot unmarshal {what} into field {at or '(the object)'} of type {go}")
+
+
+@dataclass(frozen=True)
+class Plain:
+    """string and bool: decided by the Python type alone."""
+
+    go: str
+    python: type
+    zero: Any
+
+    def fits(self, value: Any) -> bool:
+        return type(value) is self.python
+
+    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
+        if type(value) is not self.python:
+            raise _wrong(value, at, self.go)
+        return value
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Numbers, int-or-string and values of any kind: taken as they are, or not."""
+
+    go: str
+    fits: Callable[[Any], bool]
+    zero: Any = 0
+
+    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
+        if not self.fits(value):
+            raise _wrong(value, at, self.go)
+        return value
+
+
+@dataclass(frozen=True)
+class Text:
+    """A scalar with a canonical text; `numbers` says whether a JSON number is read as its digits."""
+
+    go: str
+    canonical: Callable[[str], str]
+    numbers: bool = False
+    zero: Any = None
+
+    def fits(self, value: Any) -> bool:
+        try:
+            return type(value) is str and self.canonical(value) == value
+        except ValueError:
+            return False
+
+    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
+        if self.numbers and type(value) in (int, float):
+            value = str(value)
+        if type(value) is not str:
+            raise _wrong(value, at, self.go)
+        try:
+            return self.canonical(value)
+        except ValueError as error:
+            raise Undecodable(f"{at}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -42,13 +111,13 @@ class SchemaOr:
             return all(type(one) is str or named(_SCHEMA).fits(one) for one in value)
         return type(value) is self.other or (type(value) is dict and named(_SCHEMA).fits(value))
 
-    def decode(self, value: Any, place: Place | None, walk: Walk) -> Any:
+    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
         if type(value) is dict:
-            return named(_SCHEMA).decode(value, None, Walk())  # upstream reads it apart, and leniently
+            return named(_SCHEMA).decode(value, at, [])  # upstream reads it apart, and leniently
         if type(value) is list and self.other is list:
-            return [one if type(one) is str else named(_SCHEMA).decode(one or {}, None, Walk()) for one in value]
+            return [one if type(one) is str else named(_SCHEMA).decode(one or {}, at, []) for one in value]
         if type(value) is not self.other:
-            raise Undecodable("boolean or JSON schema expected" if self.other is bool else wrong(value, None, self.go))
+            raise Undecodable(f"{at}: boolean or JSON schema expected")
         return value
 
 
@@ -65,18 +134,13 @@ class ListOf:
         return []
 
     def fits(self, value: Any) -> bool:
-        if type(value) is not list:
-            return False
-        fits = self.items.fits
-        return all(map(fits, value))
+        return type(value) is list and all(map(self.items.fits, value))
 
-    def decode(self, value: Any, place: Place | None, walk: Walk) -> Any:
+    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
         if type(value) is not list:
-            raise wrong(value, place, self.go)
-        struct = place.struct if place else ""
+            raise _wrong(value, at, self.go)
         for index, item in enumerate(value):
-            zero = item is None
-            value[index] = self.items.zero if zero else self.items.decode(item, Place(place, index, struct), walk)
+            value[index] = self.items.zero if item is None else self.items.decode(item, f"{at}[{index}]", unknown)
         return value
 
 
@@ -93,19 +157,13 @@ class MapOf:
         return {}
 
     def fits(self, value: Any) -> bool:
-        if type(value) is not dict:
-            return False
-        fits = self.values.fits
-        return all(map(fits, value.values()))
+        return type(value) is dict and all(map(self.values.fits, value.values()))
 
-    def decode(self, value: Any, place: Place | None, walk: Walk) -> Any:
+    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise wrong(value, place, self.go)
-        struct = place.struct if place else ""
+            raise _wrong(value, at, self.go)
         for key, one in value.items():
-            value[key] = (
-                self.values.zero if one is None else self.values.decode(one, Place(place, Key(key), struct), walk)
-            )
+            value[key] = self.values.zero if one is None else self.values.decode(one, f"{at}.{key}", unknown)
         return value
 
 
@@ -120,6 +178,7 @@ class Struct:
         self.required: tuple[str, ...] = ()
         self._plain: dict[str, type] = {}
         self._fits: dict[str, Callable[[Any], bool]] = {}
+        self._drops: set[str] = set()
 
     @property
     def zero(self) -> dict[str, Any]:
@@ -130,9 +189,8 @@ class Struct:
         self.required = tuple(node.get("required") or ())
         self._plain = {k: t.python for k, t in self.fields.items() if isinstance(t, Plain)}
         # An optional list or map that is empty is left out by Go; one that must be there is written.
-        drops = {k for k, t in self.fields.items() if isinstance(t, ListOf | MapOf) and k not in self.required}
-        self._fits = {k: _filled(t.fits) if k in drops else t.fits for k, t in self.fields.items()}
-        self._drops = drops
+        self._drops = {k for k, t in self.fields.items() if isinstance(t, ListOf | MapOf) and k not in self.required}
+        self._fits = {k: _filled(t.fits) if k in self._drops else t.fits for k, t in self.fields.items()}
 
     def fits(self, value: Any) -> bool:
         if type(value) is not dict:
@@ -146,18 +204,18 @@ class Struct:
                 return False
         return True
 
-    def decode(self, value: Any, place: Place | None, walk: Walk) -> Any:
+    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise wrong(value, place, self.go)
+            raise _wrong(value, at, self.go)
         for key, one in list(value.items()):
-            known = self.fields.get(key)
+            known, here = self.fields.get(key), f"{at}.{key}" if at else key
             if known is None:
-                walk.unknown.append(Place(place, key, self.short).path())
+                unknown.append(here)
                 del value[key]
             elif one is None or (key in self._drops and not one and type(one) is type(known.zero)):
                 del value[key]
             else:
-                value[key] = known.decode(one, Place(place, key, self.short), walk)
+                value[key] = known.decode(one, here, unknown)
         return value
 
 
@@ -165,13 +223,21 @@ def _filled(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: bool(value) and fits(value)
 
 
+def _integer(bits: int) -> Checked:
+    limit = 2 ** (bits - 1)
+    return Checked(f"int{bits}", lambda value: type(value) is int and -limit <= value < limit)
+
+
 STRING, BOOL = Plain("string", str, ""), Plain("bool", bool, False)
-INT32, INT64, FLOAT, ANYTHING = Integer("int32", 2**31), Integer("int64", 2**63), Float(), Anything()
+INT32, INT64, FLOAT = _integer(32), _integer(64), Checked("float64", lambda value: type(value) in (int, float))
+INT_OR_STRING = Checked("intstr.IntOrString", lambda value: type(value) is str or INT32.fits(value))
+ANYTHING = Checked("interface {}", lambda value: True, None)
+BYTES = Text("[]uint8", scalars.base64, zero="")
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 SPECIAL: Mapping[str, Type] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": Text("resource.Quantity", scalars.quantity, True, "0"),
-    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": IntOrString(),
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": INT_OR_STRING,
     _META + "Time": Text("string", scalars.time),
     _META + "MicroTime": Text("string", scalars.micro_time),
     _META + "Duration": Text("string", scalars.duration),
@@ -181,7 +247,6 @@ SPECIAL: Mapping[str, Type] = {
     _SCHEMA + "OrBool": SchemaOr(bool),
     _SCHEMA + "OrStringArray": SchemaOr(list),
 }
-BYTES = Text("[]uint8", scalars.base64, zero="")
 _structs: dict[str, Type] = {}
 
 

@@ -8,7 +8,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from devkube.builtin import leaves, types
+from devkube.builtin import types
 from devkube.causes import shown
 
 Node = Mapping[str, Any]
@@ -90,12 +90,12 @@ def coerce(value: Any, node: Node) -> list[str]:
             meta = holder["metadata"] = {}
         if decoder.fits(meta):
             continue
-        walk = leaves.Walk()
+        gone: list[str] = []
         try:
-            holder["metadata"] = decoder.decode(meta, None, walk)
-        except leaves.Undecodable as error:
+            holder["metadata"] = decoder.decode(meta, "", gone)
+        except types.Undecodable as error:
             raise ValueError(f"{prefix}metadata: Invalid value: {shown(meta)}: {error}") from None
-        unknown += [f"{prefix}metadata.{one}" for one in walk.unknown]
+        unknown += [f"{prefix}metadata.{one}" for one in gone]
     return sorted(unknown)
 
 

@@ -70,7 +70,7 @@ def test_metadata_of_the_wrong_type() -> None:
         STATUS.decode(pool({}, metadata={"labels": ["a"]}), validation="Ignore")
     assert caught.value.code == 400
     assert (
-        'metadata: Invalid value: {"labels":["a"]}: json: cannot unmarshal array into Go struct field ObjectMeta.labels'
+        'metadata: Invalid value: {"labels":["a"]}: json: cannot unmarshal array into field labels'
         in caught.value.message
     )
 
