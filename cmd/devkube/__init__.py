@@ -14,8 +14,8 @@ It knows nothing of warmlog and imports nothing of it. The map:
     apply          server-side apply: merging, managedfields, changes, fieldsets (fieldtrees), typed
     kinds, schema  what a type is                builtin/     types that exist      custom/  types from CRDs (CEL too)
     admission/     webhooks, called over TLS     access/      who are you, may you
-    lifecycle      namespaces, CRDs; collecting: garbage               steward      how these ask
-    wiring         what the parts are put together with                faults       trouble on demand
+    lifecycle      namespaces, CRDs; collecting: garbage; wiring: what the parts are put together with
+    faults         trouble on demand
     simulation/    controllers, nodes and kubelets that give test clusters life; off by default
 
 What is left out, and why, stands in the README.

@@ -12,11 +12,10 @@ import asyncio
 import logging
 from typing import Final, Protocol
 
-from devkube.collecting import Collector
+from devkube.collecting import Collector, Steward
 from devkube.deleting import CRD_CLEANUP, CRDS
 from devkube.errors import StatusError
 from devkube.kinds import Catalog, Object
-from devkube.steward import Steward
 from devkube.store import Change, Store, Stored, load
 from devkube.verbs import Verbs
 

@@ -5,5 +5,5 @@ registry, rules, cells                 its resources come and go; the `Rules` of
 structural                             prune, default, read metadata
 validation, formats, lists             values against the schema, in upstream's words; sets and maps
 cel, celenv, celtypes, views           rules: checked with the schema's types, evaluated on plain values
-library, fieldpath                     Kubernetes' own CEL functions; paths that must exist
+library                                Kubernetes' own CEL functions
 """

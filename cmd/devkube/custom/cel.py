@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from devkube import causes
-from devkube.custom import celenv, fieldpath, lists, views
+from devkube.custom import celenv, lists, views
 from devkube.errors import Cause
 
 Node = Mapping[str, Any]
@@ -94,7 +94,7 @@ def _rule(rule: Node, node: Node) -> Rule:
         message=rule.get("message") or "",
         message_program=celenv.program(expression, optional) if expression else None,
         reason=rule.get("reason") or "",
-        field_path=fieldpath.normalized(path, node) if path else "",
+        field_path=views.normalized(path, node) if path else "",
     )
 
 

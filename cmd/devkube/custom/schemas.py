@@ -9,7 +9,6 @@ from devkube.custom import (
     cel,
     celenv,
     celtypes,
-    fieldpath,
     formats,
     lists,
     shape,
@@ -122,7 +121,7 @@ def _rule(rule: Node, node: Node, path: str) -> Iterator[Cause]:
             yield causes.invalid(f"{path}.fieldPath", where, "must be non-empty if specified")
         if "\n" in where:
             yield causes.invalid(f"{path}.fieldPath", where, breaks)
-        if not fieldpath.normalized(where, node):
+        if not views.normalized(where, node):
             yield causes.invalid(f"{path}.fieldPath", where, "must be a valid path")
 
 

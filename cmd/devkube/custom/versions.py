@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from devkube import causes
 from devkube.builtin import names
-from devkube.custom import cells, fieldpath, schemas
+from devkube.custom import cells, schemas, views
 from devkube.errors import Cause
 
 COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
@@ -118,7 +118,7 @@ def _selectable(fields: list[Mapping[str, Any]], node: Mapping[str, Any], path: 
             yield causes.required(here)
             continue
         try:
-            told, found = fieldpath.resolved(where, node, brackets=False)
+            told, found = views.resolved(where, node, brackets=False)
         except ValueError as error:
             yield causes.invalid(here, where, f"is an invalid path: {error}")
             continue
