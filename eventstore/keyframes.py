@@ -23,12 +23,14 @@ CHUNK: str = "io.warmlog.keyframe.chunk.v1"
 
 
 class Head(events.Event, frozen=True, kw_only=True):
-    """A whole keyframe. `digest` is over the text of all pieces, `event` over the body of the event at `sequence`."""
+    """A whole keyframe. `digest` is over the text of all pieces, `event` over the body of the event at `sequence`;
+    `form` names the shape of the rows, digests of two forms say nothing of each other."""
 
     sequence: int
     time_ns: int  # newest stream time folded
     incarnation: str
     fold: int
+    form: str = ""
     digest: str
     event: str
     pieces: int
@@ -53,7 +55,7 @@ async def put_piece(snaps: store.EventStore, piece: Piece, *, time_ns: int, acto
 
 async def put_head(snaps: store.EventStore, head: Head, *, time_ns: int, actor: str) -> None:
     """Raises IdentityAlarm when there is another keyframe of this position: two folds disagree."""
-    id = f"keyframe.taken:{head.event[-16:]}:{head.sequence}:{head.fold}"
+    id = f"keyframe.taken:{head.event[-16:]}:{head.sequence}:{head.fold}:{head.form}"
     event = _event(HEAD, head, id=id, subject=subjects.SNAP_HEAD, time_ns=time_ns, actor=actor)
     await snaps.append(event)
 

@@ -17,7 +17,7 @@ import structlog
 from eventstore import events, store
 from handlers.world.fold import fold
 from handlers.world.state import World
-from subscribers import keyframing
+from subscribers import beginning
 
 log = structlog.get_logger()
 
@@ -102,7 +102,7 @@ class Follower:
 
     async def _begin(self) -> None:
         """From the newest keyframe. The world is not replaced: who holds it already sees it filled."""
-        found = None if self.snaps is None else await keyframing.nearest(self.store, self.snaps)
+        found = None if self.snaps is None else await beginning.nearest(self.store, self.snaps)
         if found is not None:
             vars(self.world).update(vars(found))
             log.info("world-begun", keyframe=found.sequence)

@@ -1,4 +1,4 @@
-"""Keyframes taken, verified and compared; and a world begun from the nearest one.
+"""Keyframes taken, verified and compared. Beginning from one: beginning.
 
     at a mark     every controller freezes its world (handlers.world.marks says where) and computes its digest
     the leader    writes the pieces, reads them back, makes a world of them and bytes of that again; only when they are
@@ -23,6 +23,7 @@ import structlog
 from eventstore import keyframes, store, subjects
 from handlers.world import keyframe
 from handlers.world.state import World
+from subscribers import beginning
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -101,7 +102,7 @@ class Keyframer:
 
     def _compare(self, sequence: int) -> None:
         head, mine = self._heads.get(sequence), self._digests.get(sequence)
-        if head is None or mine is None or mine[0] != head.event:
+        if head is None or mine is None or mine[0] != head.event or head.form != keyframe.form():
             return
         self.compared += 1
         if mine[1] != head.digest:
@@ -160,13 +161,14 @@ class Keyframer:
             time_ns=mark.world.now_ns,
             incarnation=mark.world.incarnation,
             fold=keyframe.FOLD,
+            form=keyframe.form(),
             digest=digest,
             event=mark.event,
             pieces=len(pieces),
             bytes=sum(len(text.encode()) for text in pieces),
             first=first,
         )
-        loaded = await load(self.snaps, head, incarnation=mark.world.incarnation)
+        loaded = await beginning.load(self.snaps, head, incarnation=mark.world.incarnation)
         if loaded is None or await _digest(loaded) != digest:
             raise keyframe.KeyframeError(f"what was written of position {sequence} does not give the same world again")
         if not self.leads():
@@ -184,58 +186,6 @@ def _keep(mapping: dict[int, T], sequence: int, value: T) -> None:
     mapping[sequence] = value
     while len(mapping) > KEPT:
         del mapping[min(mapping)]
-
-
-# Beginning from one ---------------------------------------------------------------------------------------------------
-
-
-async def load(snaps: store.EventStore, head: keyframes.Head, *, incarnation: str) -> World | None:
-    """The world of a keyframe, or None when it is damaged: pieces are missing, or say something else."""
-    loader = keyframe.Loader()
-    try:
-        async with contextlib.aclosing(keyframes.pieces(snaps, head)) as pieces:
-            async for text in pieces:
-                loader.take(text)
-                await asyncio.sleep(0)
-        world, digest = loader.done(incarnation=incarnation)
-    except keyframe.KeyframeError as error:
-        log.warning("keyframe-damaged", position=head.sequence, reason=str(error))
-        return None
-    if digest != head.digest:
-        log.warning("keyframe-damaged", position=head.sequence, reason="its digest is another one")
-        return None
-    return world
-
-
-async def nearest(
-    control: store.EventStore, snaps: store.EventStore, *, sequence: int | None = None, time_ns: int | None = None
-) -> World | None:
-    """The world of the newest keyframe at or before a position or a time (neither: of all)."""
-    extent = await control.extent()
-    for head in reversed(await _readable(snaps)):
-        late = head.sequence > (extent.last if sequence is None else min(sequence, extent.last))
-        if late or (time_ns is not None and head.time_ns > time_ns) or not await keyframes.belongs(control, head):
-            continue
-        world = await load(snaps, head, incarnation=extent.incarnation)
-        if world is not None:
-            return world
-    return None
-
-
-async def earliest(control: store.EventStore, snaps: store.EventStore) -> keyframes.Head | None:
-    """The oldest keyframe that a replay can begin from."""
-    for head in await _readable(snaps):
-        if await keyframes.belongs(control, head):
-            return head
-    return None
-
-
-async def _readable(snaps: store.EventStore) -> list[keyframes.Head]:
-    """Whole keyframes that today's fold can go on from, oldest first. None where there is no such stream."""
-    try:
-        return [head for head in await keyframes.heads(snaps) if head.fold == keyframe.FOLD]
-    except store.Misconfigured:
-        return []
 
 
 # In slices ------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from eventstore.jetstream import store as jetstream
 from handlers.world import keyframe
 from handlers.world.fold import fold
 from handlers.world.state import World
-from subscribers import keyframing
+from subscribers import beginning
 from warmlog import when
 
 
@@ -71,7 +71,7 @@ async def world_at(found: Logs, at: when.When | None) -> Rewound:
     until: replay.Until = extent.last if at is None else until_of(at)
     sequence = until if isinstance(until, int) else None
     time_ns = None if isinstance(until, int) else replay.nanoseconds(until)
-    begun = await keyframing.nearest(found.control, found.snaps, sequence=sequence, time_ns=time_ns)
+    begun = await beginning.nearest(found.control, found.snaps, sequence=sequence, time_ns=time_ns)
     if begun is None and extent.first > 1:
         await _refuse(found, at)
     world = begun if begun is not None else World()
@@ -97,7 +97,7 @@ def copied(world: World) -> World:
 
 
 async def _refuse(found: Logs, at: when.When | None) -> None:
-    head = await keyframing.earliest(found.control, found.snaps)
+    head = await beginning.earliest(found.control, found.snaps)
     if head is not None and at is not None:
         raise replay.ReplayError(
             f"the world of that moment is not kept: the earliest is that of {envelope.rfc3339(head.time_ns)} "

@@ -9,11 +9,13 @@ The digest is over the lines, however they are cut. The incarnation is not among
 the same events give the same world in each.
 
 FOLD counts the changes of the fold that make another world of the same events. A keyframe of another number is not
-read: its world is not the one that today's fold would come to.
+read: its world is not the one that today's fold would come to. `form` names the shape of the rows: a field more in a
+Struct is another form of the same world; it is read all the same, and its digest is not compared.
 
 Rules: design.md section 2, "Keyframes and retention" ("chunked, canonical, hashed, with fold version").
 """
 
+import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -87,6 +89,14 @@ def digest(world: World) -> str:
     for row in rows(world):
         found.update(row)
     return named(found)
+
+
+@functools.cache
+def form() -> str:
+    """Which rows equal worlds are equal in."""
+    parts = [Applied, Known, Listed, Replica, Skipped, *(one.struct for one in kinds.KINDS.values())]
+    shapes = msgspec.json.schema_components(parts)
+    return hashlib.sha256(canonical.encode([sorted(kinds.KINDS), _PLAIN, shapes])).hexdigest()[:16]
 
 
 def named(found: "hashlib._Hash") -> str:

@@ -2,6 +2,7 @@
 
     warmlog demo --keep                    # prints the directory that it keeps
     python -m tests.replay.record DIRECTORY/nats NAME
+    python -m tests.replay.record --folds  # after keyframe.FOLD was counted up
 
 A recorded history is never edited. When the fold changes on purpose, the difference is named in
 tests/replay/accepted.toml; test_histories says how.
@@ -19,9 +20,11 @@ from eventstore import kvwire, store
 from eventstore.jetstream import connect, kvlog
 from eventstore.jetstream import store as jetstream
 from handlers.prefixindex import index, keys, lookup, request
+from handlers.world import fold, keyframe, state
 from warmlog import natsserver, past
 
 HISTORIES = Path(__file__).parent / "histories"
+FOLDS = Path(__file__).parent / "folds.json"
 ASKED = 8  # prefixes of which the decision is recorded at each moment
 
 
@@ -100,7 +103,7 @@ async def read(directory: Path) -> dict[str, Any]:
     finally:
         await server.stop()
     moments = [
-        {"sequence": sequence, "time_ns": time_ns, "kv_sequence": json.loads(body)["data"]["kv_sequence"]}
+        {"sequence": sequence, "time_ns": time_ns, "kv_sequence": json.loads(str(body))["data"]["kv_sequence"]}
         for sequence, time_ns, subject, body in events
         if subject == "wl.moment"
     ]
@@ -108,7 +111,31 @@ async def read(directory: Path) -> dict[str, Any]:
     return {"wire": kvwire.VERSION, "log": events, "kv": messages, "moments": moments[::step]}
 
 
+def folds() -> dict[str, dict[str, Any]]:
+    """Per history: the world that its control log was folded to, by which fold."""
+    found: dict[str, dict[str, Any]] = json.loads(FOLDS.read_text())
+    return found
+
+
+def fold_of(history: dict[str, Any]) -> dict[str, Any]:
+    world = state.World()
+    for sequence, time_ns, subject, body in history["log"]:
+        fold.fold(world, store.Stored(sequence, time_ns, subject, body.encode()), incarnation="i")
+    return {"fold": keyframe.FOLD, "form": keyframe.form(), "digest": keyframe.digest(world)}
+
+
+def write_folds() -> None:
+    paths = sorted(HISTORIES.glob("*.json.gz"))
+    made = {
+        path.name.removesuffix(".json.gz"): fold_of(json.loads(gzip.decompress(path.read_bytes()))) for path in paths
+    }
+    FOLDS.write_text(json.dumps(made, indent=2) + "\n")
+
+
 def main() -> None:
+    if sys.argv[1:] == ["--folds"]:
+        write_folds()
+        return
     directory, name = Path(sys.argv[1]), sys.argv[2]
     history = asyncio.run(read(directory))
     history["concluded"] = conclude(history)
@@ -116,6 +143,7 @@ def main() -> None:
     if path.exists():
         sys.exit(f"{path} exists: a recorded history is never edited, take another name")
     path.write_bytes(gzip.compress(json.dumps(history).encode(), mtime=0))
+    write_folds()
     print(f"{path}: {len(history['log'])} events, {len(history['kv'])} messages, {len(history['moments'])} moments")
 
 

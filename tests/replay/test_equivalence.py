@@ -6,6 +6,7 @@ position. Secrets were planted everywhere: none is in any message of any stream.
 """
 
 import asyncio
+import re
 from typing import Any
 
 import msgspec
@@ -17,7 +18,6 @@ from crds import core
 from crds.cachebackend import CACHE_BACKENDS
 from eventstore import events, store, subjects
 from handlers.admission import again, patches, review
-from handlers.admission.view import filled
 from handlers.cachebackend import names
 from handlers.outcome import Key, Object
 from handlers.world import keyframe
@@ -28,6 +28,7 @@ from tests.support import equivalence, reviews
 from tests.support.house import INCARNATION, SECOND, House, copied
 
 CANARY = "c4n4ry"
+TOKEN = re.compile("⟦[0-9a-f]+⟧")
 BACKENDS = st.sampled_from(("kv-a", "kv-b", "kv-c"))
 PODS = st.sampled_from(tuple(f"qwen-7f9c8d7b6-{letter}" for letter in "abcd"))
 LABELS = st.sampled_from(({"serve": "qwen"}, {"serve": "other"}, {}))
@@ -249,10 +250,19 @@ class Machine(RuleBasedStateMachine):
         patch = b""
         if current is not None and decision.patch:
             values = {**admitter.see(current).values, **self.house.secrets}
-            patch = effective(filled(msgspec.json.encode(decision.patch), values), current)
+            patch = effective(msgspec.json.encode(real(list(decision.patch), values)), current)
         if review.digest(review.answer(request, decision, patch)) != decided.digest:
             return [f"#{stored.sequence} {decided.webhook}: another answer"]
         return []
+
+
+def real(part: Any, values: dict[str, str]) -> Any:
+    """With the values that tokens stand for."""
+    if isinstance(part, str):
+        return TOKEN.sub(lambda found: values.get(found[0], found[0]), part)
+    if isinstance(part, dict):
+        return {key: real(value, values) for key, value in part.items()}
+    return [real(one, values) for one in part] if isinstance(part, list) else part
 
 
 def effective(patch: bytes, current: Object) -> bytes:

@@ -74,6 +74,19 @@ def test_every_decision_and_every_write_is_decided_again(path: Path) -> None:
     assert not result.world.skipped
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.removesuffix(".json.gz"))
+def test_a_fold_that_makes_another_world_has_another_number(path: Path) -> None:
+    """A keyframe of an older version is gone on from when its FOLD is ours: then its world must be ours too.
+
+    When this fails, count keyframe.FOLD up. `python -m tests.replay.record --folds` writes folds.json anew.
+    """
+    known = record.folds().get(path.name.removesuffix(".json.gz"))
+    now = record.fold_of(history(path))
+    assert known is not None, "run `python -m tests.replay.record --folds`"
+    if (known["fold"], known["form"]) == (now["fold"], now["form"]):
+        assert known["digest"] == now["digest"]
+
+
 def test_some_history_has_admissions_and_statuses() -> None:
     results = [equivalence.judge(log_of(history(path)), incarnation="i") for path in FILES]
     assert max(one.decisions for one in results) >= 5

@@ -1,0 +1,66 @@
+"""A world to begin from: that of the nearest keyframe that belongs to this log, read in slices of one piece.
+
+A damaged keyframe is passed over for the one before it; where there is no stream of keyframes there is none.
+
+Rules: design.md section 2, "Keyframes and retention".
+"""
+
+import asyncio
+import contextlib
+
+import structlog
+
+from eventstore import keyframes, store
+from handlers.world import keyframe
+from handlers.world.state import World
+
+log = structlog.get_logger()
+
+
+async def load(snaps: store.EventStore, head: keyframes.Head, *, incarnation: str) -> World | None:
+    """The world of a keyframe, or None when it is damaged: pieces are missing, or say something else."""
+    loader = keyframe.Loader()
+    try:
+        async with contextlib.aclosing(keyframes.pieces(snaps, head)) as pieces:
+            async for text in pieces:
+                loader.take(text)
+                await asyncio.sleep(0)
+        world, digest = loader.done(incarnation=incarnation)
+    except keyframe.KeyframeError as error:
+        log.warning("keyframe-damaged", position=head.sequence, reason=str(error))
+        return None
+    if digest != head.digest:
+        log.warning("keyframe-damaged", position=head.sequence, reason="its digest is another one")
+        return None
+    return world
+
+
+async def nearest(
+    control: store.EventStore, snaps: store.EventStore, *, sequence: int | None = None, time_ns: int | None = None
+) -> World | None:
+    """The world of the newest keyframe at or before a position or a time (neither: of all)."""
+    extent = await control.extent()
+    for head in reversed(await _readable(snaps)):
+        late = head.sequence > (extent.last if sequence is None else min(sequence, extent.last))
+        if late or (time_ns is not None and head.time_ns > time_ns) or not await keyframes.belongs(control, head):
+            continue
+        world = await load(snaps, head, incarnation=extent.incarnation)
+        if world is not None:
+            return world
+    return None
+
+
+async def earliest(control: store.EventStore, snaps: store.EventStore) -> keyframes.Head | None:
+    """The oldest keyframe that a replay can begin from."""
+    for head in await _readable(snaps):
+        if await keyframes.belongs(control, head):
+            return head
+    return None
+
+
+async def _readable(snaps: store.EventStore) -> list[keyframes.Head]:
+    """Whole keyframes that today's fold can go on from, oldest first. None where there is no such stream."""
+    try:
+        return [head for head in await keyframes.heads(snaps) if head.fold == keyframe.FOLD]
+    except store.Misconfigured:
+        return []
