@@ -145,7 +145,8 @@ class Keeper:
         """The Secret as it should be, and every configuration of ours trusting it."""
         live = await self.objects.get(self.secret)
         data = _decoded(live)
-        if live is None or expiring(data.get("tls.crt", ""), now=now, names=self.names):
+        whole = live is not None and all(data.get(name) for name in ("ca.crt", "tls.crt", "tls.key"))
+        if not whole or expiring(data["tls.crt"], now=now, names=self.names):
             made = make(self.names, now=now)
             before = data.get("ca.crt", "").split("-----END CERTIFICATE-----")[0]
             older = f"{before}-----END CERTIFICATE-----\n" if before.strip() else ""
