@@ -38,29 +38,33 @@ async def load(snaps: store.EventStore, head: keyframes.Head, *, incarnation: st
 async def nearest(
     control: store.EventStore, snaps: store.EventStore, *, sequence: int | None = None, time_ns: int | None = None
 ) -> World | None:
-    """The world of the newest keyframe at or before a position or a time (neither: of all)."""
+    """The world of the newest keyframe at or before a position or a time (neither: of all). One of an older fold is
+    taken only where the log's beginning is gone: then it is the best that there is."""
     extent = await control.extent()
-    for head in reversed(await _readable(snaps)):
-        late = head.sequence > (extent.last if sequence is None else min(sequence, extent.last))
-        if late or (time_ns is not None and head.time_ns > time_ns) or not await keyframes.belongs(control, head):
-            continue
-        world = await load(snaps, head, incarnation=extent.incarnation)
-        if world is not None:
-            return world
+    last = extent.last if sequence is None else min(sequence, extent.last)
+    found = [head for head in await _heads(snaps) if head.sequence <= last]
+    found = [head for head in found if time_ns is None or head.time_ns <= time_ns]
+    ours = [head for head in found if head.fold == keyframe.FOLD]
+    older = [head for head in found if head.fold < keyframe.FOLD] if extent.first > 1 else []
+    for head in (*reversed(ours), *reversed(older)):
+        if await keyframes.belongs(control, head):
+            world = await load(snaps, head, incarnation=extent.incarnation)
+            if world is not None:
+                return world
     return None
 
 
 async def earliest(control: store.EventStore, snaps: store.EventStore) -> keyframes.Head | None:
     """The oldest keyframe that a replay can begin from."""
-    for head in await _readable(snaps):
-        if await keyframes.belongs(control, head):
+    for head in await _heads(snaps):
+        if head.fold <= keyframe.FOLD and await keyframes.belongs(control, head):
             return head
     return None
 
 
-async def _readable(snaps: store.EventStore) -> list[keyframes.Head]:
-    """Whole keyframes that today's fold can go on from, oldest first. None where there is no such stream."""
+async def _heads(snaps: store.EventStore) -> list[keyframes.Head]:
+    """Whole keyframes, oldest first. None where there is no such stream."""
     try:
-        return [head for head in await keyframes.heads(snaps) if head.fold == keyframe.FOLD]
+        return await keyframes.heads(snaps)
     except store.Misconfigured:
         return []

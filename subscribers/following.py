@@ -103,9 +103,12 @@ class Follower:
     async def _begin(self) -> None:
         """From the newest keyframe. The world is not replaced: who holds it already sees it filled."""
         found = None if self.snaps is None else await beginning.nearest(self.store, self.snaps)
+        first = (await self.store.extent()).first
         if found is not None:
             vars(self.world).update(vars(found))
             log.info("world-begun", keyframe=found.sequence)
+        elif first > 1:
+            log.warning("world-begins-late", first=first, remedy="what lies before is told again by lists and writes")
 
     def _renew(self, reason: str) -> None:
         log.warning("log-folded-again", reason=reason)

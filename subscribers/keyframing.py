@@ -132,6 +132,8 @@ class Keyframer:
             digest = await _digest(mark.world)
             _keep(self._digests, mark.world.sequence, (mark.event, digest))
             self._compare(mark.world.sequence)
+        if mark is not None and mark.world.sequence in self._heads:
+            self._mark = None  # it is written: the frozen world need not be kept
         if not self.leads() or not self._known:
             return
         wanted = self.world().marked

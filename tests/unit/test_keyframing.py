@@ -85,6 +85,7 @@ async def test_the_leader_takes_one_at_each_mark_and_a_standby_finds_it_the_same
         await fill(log, 6, 11)
         await until(lambda: leader.keyframer.written == 2 and standby.keyframer.compared == 2)
         assert standby.keyframer.written == 0
+        await until(lambda: leader.keyframer._mark is None and standby.keyframer._mark is None)
         assert [standby.keyframer.mismatches, leader.keyframer.mismatches] == [0, 0]
     heads = await keyframes.heads(snaps)
     assert [head.sequence for head in heads] == [5, 10]
@@ -180,6 +181,19 @@ async def test_a_damaged_one_is_passed_over_and_an_older_one_used(logs: Logs) ->
     world = await beginning.nearest(log, snaps)
     assert world is not None
     assert world.sequence == 5
+
+
+async def test_one_of_an_older_fold_is_used_only_where_the_beginning_is_gone(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, snaps = logs
+    await taken(log, snaps, 2)
+    monkeypatch.setattr(keyframe, "FOLD", keyframe.FOLD + 1)
+    assert await beginning.nearest(log, snaps) is None
+    log.retain(3)
+    world = await beginning.nearest(log, snaps)
+    assert world is not None
+    assert world.sequence == 10
 
 
 async def test_one_of_another_log_is_not_used(logs: Logs) -> None:
