@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 .PHONY: help demo test check bench bench-peers soak fuzz clean
 
 help:
-	@echo "make demo    run the main job once, from engines' events to a routed prompt (sets up $(VENV) first)"
+	@echo "make demo    run the main job once, from a wired Pod to a routed prompt (sets up $(VENV) first)"
 	@echo "make test    every test"
 	@echo "make check   layout, style, types, import contracts, unit tests: under a minute"
 	@echo "make bench   measured rows: index, append, replay"

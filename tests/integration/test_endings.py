@@ -43,9 +43,11 @@ def gone(directory: Path, within: float = 5.0) -> bool:
 
 MOMENTS = [
     pytest.param(["dev"], "nats-server ", signal.SIGINT, 0, id="dev starts its first engine"),
+    pytest.param(["dev"], "KUBECONFIG ", signal.SIGINT, 0, id="dev starts its roles"),
     pytest.param(["dev"], "engine-b ", signal.SIGTERM, 0, id="dev starts its last engine"),
     pytest.param(["demo", "--turns=5"], "1.", signal.SIGTERM, 130, id="demo begins"),
-    pytest.param(["demo", "--turns=5"], "3.", signal.SIGINT, 130, id="demo kills an engine"),
+    pytest.param(["demo", "--turns=5"], "3.", signal.SIGINT, 130, id="demo starts its engines"),
+    pytest.param(["demo", "--turns=5"], "6.", signal.SIGTERM, 130, id="demo kills an engine"),
 ]
 
 
