@@ -180,6 +180,8 @@ def judge(
 
 def _shown(world: Reader, key: Key, cache: KernelCache) -> KernelCache:
     """With the status that the world knows: its own last write may be newer than what was observed."""
+    if world.applied(key) is None:
+        return cache
     status = world.status(key, msgspec.to_builtins(cache.status))
     return msgspec.structs.replace(cache, status=schema.read(status, kernelcache.CacheState))
 

@@ -31,6 +31,7 @@ from crds.kernelcache import (
     KernelCachePath,
     NodeStatus,
     Producer,
+    Reference,
 )
 from handlers.kernelcache import footprint, names, path, placement
 from handlers.kernelcache.identity import Identity
@@ -79,15 +80,14 @@ def choose(
 ) -> tuple[Chosen | None, list[Candidate]]:
     """The choice and every candidate, by name."""
     objects = {one.metadata.name: one for one in caches if one.metadata.namespace == asked.namespace}
-    entries = held(nodes, asked.namespace)
     passed: list[Chosen] = []
     failed: list[Candidate] = []
-    for name in sorted({*objects, *entries}):
+    for name in sorted({*objects, *named(nodes, asked.namespace)}):
         match = ""
         try:
             cache = existing(objects.get(name))
             match = agrees(asked.identity, cache)
-            passed.append(Chosen(cache, match, *checked(asked, cache, entries.get(name, []))))
+            passed.append(Chosen(cache, match, *checked(asked, cache, nodes)))
         except Failed as why:
             failed.append(Candidate(name, match, why.check, str(why)))
     passed.sort(key=lambda one: one.cache.metadata.name)
@@ -104,14 +104,21 @@ def _told(passed: list[Chosen]) -> list[Candidate]:
     return found
 
 
-def held(nodes: Sequence[KernelCacheNode], namespace: str) -> dict[str, list[tuple[KernelCacheNode, CacheStatus]]]:
-    """What nodes have of the caches of a namespace, by name."""
-    found: dict[str, list[tuple[KernelCacheNode, CacheStatus]]] = {}
-    for node in nodes:
-        for entry in (node.status.cache_status or {}).values():
-            if entry.kernel_cache_ref.namespace == namespace and entry.kernel_cache_ref.name:
-                found.setdefault(entry.kernel_cache_ref.name, []).append((node, entry))
-    return found
+Held = Sequence[tuple[KernelCacheNode, CacheStatus]]
+
+
+def named(nodes: Sequence[KernelCacheNode], namespace: str) -> set[str]:
+    """Caches of a namespace that nodes speak of. Theirs are many: keys are compared, entries are not looked at."""
+    prefix = f"{namespace}/"
+    keys = set[str]().union(*(one.status.cache_status or () for one in nodes))
+    return {key.removeprefix(prefix) for key in keys if key.startswith(prefix)} - {""}
+
+
+def held(nodes: Sequence[KernelCacheNode], namespace: str, name: str) -> Held:
+    """What nodes have of one cache."""
+    reference, key = Reference(namespace, name), f"{namespace}/{name}"
+    found = ((one, (one.status.cache_status or {}).get(key)) for one in nodes)
+    return [(one, entry) for one, entry in found if entry is not None and entry.kernel_cache_ref == reference]
 
 
 def existing(cache: KernelCache | None) -> KernelCache:
@@ -150,14 +157,14 @@ def _short(value: str | None) -> str:
 
 
 def checked(
-    asked: Asked, cache: KernelCache, entries: Sequence[tuple[KernelCacheNode, CacheStatus]]
+    asked: Asked, cache: KernelCache, nodes: Sequence[KernelCacheNode]
 ) -> tuple[tuple[Resolved, ...], tuple[str, ...]]:
     """Where it goes and the nodes that are ready for it. Raises Failed."""
     if cache.spec.mount_type not in ("", "oci"):
         raise Failed("mount-type", f"mountType {cache.spec.mount_type} is not oci")
     places = resolved(asked.pod, cache)
     verified(asked.mode, cache)
-    ready = prepared(cache, entries)
+    ready = prepared(cache, held(nodes, asked.namespace, cache.metadata.name))
     allowed = [node for node in ready if placement.allows(asked.pod, node.metadata.name, asked.labels(_name(node)))]
     if not allowed:
         raise Failed("placement", f"the Pod may not run where it is ready: {_listed(ready)}")
@@ -216,7 +223,7 @@ def verified(mode: str, cache: KernelCache) -> None:
         raise Failed("verification", f"artifactSecurity.mode is {mode}; its verification {said}")
 
 
-def prepared(cache: KernelCache, entries: Sequence[tuple[KernelCacheNode, CacheStatus]]) -> list[KernelCacheNode]:
+def prepared(cache: KernelCache, entries: Held) -> list[KernelCacheNode]:
     """Nodes that have exactly this artifact ready. Raises Failed."""
     ready = [(node, entry) for node, entry in entries if entry.state == "Ready"]
     if not entries:

@@ -363,3 +363,31 @@ def test_json_is_hashed_by_its_meaning(value: Any, shuffle: random.Random) -> No
 
     assume(not isinstance(value, str))
     assert normalise.hashed(json.dumps(value)) == normalise.hashed(json.dumps(shuffled(value), indent=2))
+
+
+ODD = [
+    *("-", "--", "-q", "-qawq", "-O", "-tp", "--dtype", "--no-", "--=", "-cc.", "--compilation-config.", "$(", "$(X)"),
+    *("$$", "--enforce-eager", "sh", "tini", "env", "serve", "--config", "--max-model-len", "1e400", "-1"),
+]
+WORDS = st.text(max_size=20) | st.sampled_from([*ODD, "9" * 5000, "\x00", ""])
+VARIABLES = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(["X", "VLLM_X", "VLLM_CACHE_ROOT", "VLLM_BATCH_INVARIANT", "VLLM_DISABLED_KERNELS"])},
+        optional={"value": WORDS, "valueFrom": st.just({"fieldRef": {"fieldPath": "metadata.name"}})},
+    ),
+    max_size=4,
+)
+
+
+@given(st.lists(WORDS, max_size=6), st.lists(WORDS, max_size=6), VARIABLES, st.text(max_size=30), st.text(max_size=30))
+def test_an_identity_is_computed_of_anything(
+    command: list[str], args: list[str], env: list[Object], image: str, uri: str
+) -> None:
+    container = {"command": command, "args": args, "env": env}
+    assert of(**container) == of(**container)
+    assert of(uri, image=image, **container).missing == of(uri, image=image).missing
+    pod = kc.pod(**container)
+    after, decision = kc.Cluster().decide(pod)
+    assert decision is not None
+    assert decision.verdict == "allowed"
+    assert after == pod
