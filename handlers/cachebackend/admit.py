@@ -173,7 +173,7 @@ class Validation:
                 return allowed("being-deleted")  # finalizers must come off whatever the spec says
             found = [one for one in found if one not in _before(question.old)]
         if found:
-            return _refused(found)
+            return _refused(found, warnings=tuple(validate.warnings(new)))
         return allowed("valid", warnings=tuple(validate.warnings(new)))
 
 
@@ -198,5 +198,6 @@ def _before(old: dict[str, object]) -> list[Violation]:
         return []
 
 
-def _refused(found: list[Violation]) -> Decision:
-    return Decision(verdict="refused", check="invalid", reason=found[0].detail, violations=tuple(found))
+def _refused(found: list[Violation], warnings: tuple[str, ...] = ()) -> Decision:
+    told = found[0].detail
+    return Decision(verdict="refused", check="invalid", reason=told, warnings=warnings, violations=tuple(found))

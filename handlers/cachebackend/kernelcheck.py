@@ -11,7 +11,7 @@ from typing import Final
 from crds.cachebackend import CacheBackend
 from handlers import quantity
 from handlers.admission import podedit
-from handlers.cachebackend import names
+from handlers.cachebackend import converge, names
 from handlers.outcome import Object
 
 STRICT: Final = "KERNEL_CHECK_STRICT"
@@ -55,7 +55,7 @@ def apply(pod: Object, engine: Object, backend: CacheBackend) -> None:
     if taken or how == "off" or not engine.get("image") or (how == "auto" and not _has_gpu(engine)):
         podedit.remove(spec, "initContainers", names.KERNEL_CHECK_CONTAINER)
     else:
-        podedit.upsert(spec, "initContainers", container(engine, strict=how == "strict"))
+        converge.upsert(spec, "initContainers", container(engine, strict=how == "strict"))
 
 
 def container(engine: Object, *, strict: bool) -> Object:

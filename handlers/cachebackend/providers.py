@@ -153,9 +153,7 @@ def _deployment(backend: CacheBackend, storage: RemoteStorage, provider: Provide
         "template": {"metadata": {"labels": labels}, "spec": spec},
     }
     if provider.host_network:
-        # A surge Pod could not bind the ports that the old one holds. What the API server filled in for the other kind
-        # of strategy must go with it.
-        made["strategy"] = {"type": "Recreate", "rollingUpdate": None}
+        made["strategy"] = {"type": "Recreate"}  # a surge Pod could not bind the ports that the old one holds
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": _meta(backend), "spec": made}
 
 

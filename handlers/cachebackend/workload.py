@@ -87,12 +87,23 @@ def _off(kind: str, backend: CacheBackend, known: Known, patch: Object) -> Patch
 
 
 def _deployment(world: Reader, backend: CacheBackend, live: Known | None, body: Object) -> list[Intent]:
+    """Deleted first where another provider's must become one that is recreated, not rolled: an apply cannot take off
+    what the API server filled in for rolling, and refuses the two together. Its Pods would all be replaced anyway."""
+    if live is not None and "strategy" in body["spec"] and not _runs(live, body):
+        return [_delete(core.DEPLOYMENTS, backend, live)]
     found: list[Intent] = [_apply(core.DEPLOYMENTS, backend, body)]
     if live is not None and _changed_by_others(world, _key(core.DEPLOYMENTS, backend), live):
         given = body["spec"]["template"]["spec"]
         exact = {**{name: given.get(name) for name in EXACT}, "containers": given["containers"]}
         found.append(_off(core.DEPLOYMENTS, backend, live, {"spec": {"template": {"spec": exact}}}))
     return found
+
+
+def _runs(live: Known, body: Object) -> bool:
+    """Whether the live Deployment has the container that we want."""
+    (container,) = body["spec"]["template"]["spec"]["containers"]
+    shown = live.value.spec.template.spec.containers if live.value is not None else []
+    return any(one.name == container["name"] for one in shown)
 
 
 def _changed_by_others(world: Reader, key: Key, live: Known) -> bool:

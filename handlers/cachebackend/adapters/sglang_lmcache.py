@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from crds.cachebackend import CacheBackendSpec
 from handlers.admission import podedit
-from handlers.cachebackend import names
+from handlers.cachebackend import converge, names
 from handlers.cachebackend.adapters.base import Declined, Remote, host_gib
 from handlers.outcome import Object
 
@@ -42,7 +42,7 @@ def inject(pod: Object, engine: Object, spec: CacheBackendSpec, remote: Remote |
     shm = _shared_memory(pod, engine, gib=_gib(spec))
     for mount in (config, shm):
         _mount(engine, mount)
-    podedit.upsert(pod["spec"], "initContainers", worker(engine, spec, remote, mounts=[config, shm]))
+    converge.upsert(pod["spec"], "initContainers", worker(engine, spec, remote, mounts=[config, shm]))
     _switch(engine, "--enable-lmcache")
     podedit.set_flag(engine, "--lmcache-config-file", CONFIG)
     podedit.set_env(engine, "LMCACHE_USE_EXPERIMENTAL", "True")
