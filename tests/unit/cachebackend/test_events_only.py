@@ -8,7 +8,7 @@ from handlers.cachebackend import inject, names
 from handlers.outcome import Object
 from tests.support.wiring import CONNECTOR, EVENTS, OPTIONS, VLLM, after
 
-# EventsOnly ------------------------------------------------------------------------------------------------------------
+# EventsOnly -----------------------------------------------------------------------------------------------------------
 
 
 def test_events_only_needs_no_engine_s_name_and_leaves_every_container_alone() -> None:
@@ -39,7 +39,7 @@ def test_events_only_takes_out_a_kernel_check_of_a_time_with_a_connector() -> No
     assert [one["name"] for one in now["spec"]["initContainers"]] == ["mine"]
 
 
-# The subscriber --------------------------------------------------------------------------------------------------------
+# The subscriber -------------------------------------------------------------------------------------------------------
 
 PROFILE = {"type": "RuntimeDefault"}
 
@@ -61,7 +61,7 @@ def test_a_subscriber_has_a_seccomp_profile_where_the_pod_gives_them_one_by_one(
     assert made["securityContext"]["runAsUser"] == 65532
 
 
-# Marks and opting out --------------------------------------------------------------------------------------------------
+# Marks and opting out -------------------------------------------------------------------------------------------------
 
 WORDS = {
     False: ["", "0", "f", "F", "false", "FALSE", "False", "no", "No", "OFF", "disable", "Disabled"],

@@ -8,7 +8,7 @@ from handlers.cachebackend import names
 from handlers.outcome import Object
 from tests.support.wiring import HICACHE, SGLANG, after, engine, managed
 
-# SGLang with LMCache ---------------------------------------------------------------------------------------------------
+# SGLang with LMCache --------------------------------------------------------------------------------------------------
 
 
 def worker(pod: Object) -> Object:
@@ -114,7 +114,7 @@ def test_names_that_are_reserved_are_ours_or_nothing_is_wired(case: str) -> None
         assert worker(now)["image"] == "engine:1"
 
 
-# SGLang's own cache ----------------------------------------------------------------------------------------------------
+# SGLang's own cache ---------------------------------------------------------------------------------------------------
 
 ALL = HICACHE | {
     "hiCache": {"sizeGB": 8, "writePolicy": "write_back", "ioBackend": "direct", "memoryLayout": "page_head"}

@@ -146,7 +146,7 @@ def test_no_other_pair_has_a_kernel_check(spec: Object) -> None:
     assert names.KERNEL_CHECK_CONTAINER not in [one["name"] for one in now["spec"].get("initContainers", [])]
 
 
-# Overrides -------------------------------------------------------------------------------------------------------------
+# Overrides ------------------------------------------------------------------------------------------------------------
 
 
 def overridden(before: Object, **given: Any) -> Object:
