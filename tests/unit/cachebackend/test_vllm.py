@@ -8,7 +8,7 @@ from handlers.cachebackend import names
 from handlers.outcome import Object
 from tests.support.wiring import CONNECTOR, EVENTS, HICACHE, SGLANG, VLLM, after, engine, managed
 
-# vLLM ------------------------------------------------------------------------------------------------------------------
+# vLLM -----------------------------------------------------------------------------------------------------------------
 
 #: arguments before -> after
 ARGUMENTS: dict[str, tuple[list[str], list[str]]] = {
