@@ -9,6 +9,7 @@ from typing import Final
 from crds import cachebackend, core
 from eventstore import events, subjects
 from handlers.cachebackend import desired, names, podevents
+from handlers.cachebackend.concerned import Concerned
 from handlers.outcome import Key, Outcome
 from handlers.world.reader import Reader
 from handlers.world.state import World
@@ -21,6 +22,9 @@ KINDS: Final = frozenset(
 class CacheBackends:
     name = names.HANDLER
     kinds = KINDS
+
+    def __init__(self) -> None:
+        self._concerned = Concerned()
 
     def concerns(self, event: events.Decoded, world: World) -> Iterable[Key]:
         """Objects concern the backend of their name and, as Pods and their owners do, every backend that they may count
@@ -43,10 +47,11 @@ class CacheBackends:
         kind, namespace, name = (subjects.unescape(part) for part in subject.split(".")[2:])
         if kind not in KINDS:
             return ()
+        key = Key(kind, namespace, name)
         if kind == cachebackend.CACHE_BACKENDS:
-            return _of(world, namespace, always=Key(kind, namespace, name))
+            return self._concerned.by_backend(world, key)
         if kind == core.PODS:
-            return [*_of(world, namespace), Key(kind, namespace, name)]
+            return [*self._concerned.by_pod(world, key), key]
         return _of(world, namespace)
 
     def keys(self, world: World) -> Iterable[Key]:
@@ -56,9 +61,8 @@ class CacheBackends:
         return podevents.desired(world, key) if key.kind == core.PODS else desired.desired(world, key)
 
 
-def _of(world: World, namespace: str, always: Key | None = None) -> list[Key]:
-    found = world.keys(cachebackend.CACHE_BACKENDS, namespace)
-    return found if always is None or always in found else [*found, always]
+def _of(world: World, namespace: str) -> list[Key]:
+    return world.keys(cachebackend.CACHE_BACKENDS, namespace)
 
 
 def _parsed(text: str) -> Key:
