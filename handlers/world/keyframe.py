@@ -9,9 +9,9 @@ The digest is over the lines, however they are cut. The incarnation is not among
 the same events give the same world in each.
 
 FOLD counts the changes of the fold that make another world of the same events. A keyframe of an older number is gone on
-from only where the log's beginning is gone: its world is not quite the one that today's fold would come to. `form` names
-the shape of the rows: a field more in a Struct is another form of the same world; it is read all the same, and its digest
-is not compared.
+from only where the log's beginning is gone: its world is not quite the one that today's fold would come to. `form`
+names the shape of the rows: a field more in a Struct is another form of the same world; it is read all the same, and
+its digest is not compared.
 
 Rules: design.md section 2, "Keyframes and retention" ("chunked, canonical, hashed, with fold version").
 """
