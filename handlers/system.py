@@ -82,6 +82,15 @@ def place(admitter: Admitter, kind: str, namespace: str) -> str:
 
 
 @runtime_checkable
+class Undecided(Protocol):
+    """An admitter that has something to take off an object about which nothing could be decided."""
+
+    def undecided(self, question: Question, decision: Decision) -> Decision:
+        """The machine's decision, or one that admits the object just as much."""
+        ...
+
+
+@runtime_checkable
 class Recalling(Protocol):
     """An admitter that remembers: an equal question over the same facts is answered without building the object."""
 

@@ -30,7 +30,8 @@ from crds.cachebackend import CACHE_BACKENDS
 from eventstore import envelope, events, store, streams, subjects
 from eventstore.jetstream import store as jetstream
 from handlers import canonical
-from handlers.cachebackend.inject import Options
+from handlers.cachebackend import admit
+from handlers.cachebackend.inject import Options, takes_native_sidecars
 from handlers.effects.cluster import ClusterError
 from handlers.outcome import Key, Object
 from handlers.world import kinds
@@ -65,6 +66,8 @@ FLAGS: Final = (
 )
 SYSTEM_NAMESPACES: Final = frozenset(("kube-system", "kube-public", "kube-node-lease"))
 LOOK: Final = 2.0
+#: How often the API server is asked which version it is.
+VERSIONS: Final = 60.0
 AGAIN: Final = 0.5
 #: How long a webhook that has just started waits for the log before it says that it is ready without.
 PATIENCE: Final = 10.0
@@ -83,7 +86,7 @@ class Webhook:
         self.log: jetstream.JetStreamStore | None = None  # until NATS was reached
         self.follower: Follower | None = None
         self.recorder = recording.Recorder(self.append)
-        told = values.told(FLAGS)
+        self.told = values.told(FLAGS)
         self.desk = admission.Desk(
             systems.admitters(
                 Options(
@@ -96,7 +99,7 @@ class Webhook:
             live=self.live,
             values=self.real,
             recorder=self.recorder,
-            identity=admission.Identity(self.instance, LOGIC, canonical.digest(told)),
+            identity=admission.Identity(self.instance, LOGIC, canonical.digest(self.told)),
             excluded=SYSTEM_NAMESPACES | {values["namespace"]},
         )
         self.registry = metrics.Registry()
@@ -104,6 +107,7 @@ class Webhook:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.listener = reviewing.Listener(reviewing.Routes(self.desk, timed=timed), self.context)
         self.certified = ""
+        self.asked_version = False
         self._nothing = World()
         self._known_values: dict[str, str] = {}
         self._began = time.monotonic()
@@ -142,8 +146,7 @@ class Webhook:
                 await asyncio.sleep(AGAIN)
 
     async def tell_settings(self) -> None:
-        told = self.values.told(FLAGS)
-        seen = events.SettingsSeen(role="webhook", instance=self.instance, version=VERSION, settings=told)
+        seen = events.SettingsSeen(role="webhook", instance=self.instance, version=VERSION, settings=self.told)
         event = events.event(
             seen,
             id=f"settings.seen:webhook:{self.instance}:{time.time_ns()}",
@@ -158,6 +161,29 @@ class Webhook:
                 return
             except (store.Unavailable, store.Misconfigured, store.StreamFull):
                 await asyncio.sleep(AGAIN)
+
+    async def watch_version(self) -> None:
+        """A cluster below 1.29 takes no native sidecars. That it was upgraded is noticed; the log says under which
+        settings each decision was made."""
+        native, pause = True, LOOK
+        while True:
+            try:
+                answer = await self.objects.client.request("GET", "/version", deadline=LOOK)
+                found, pause = takes_native_sidecars(msgspec.json.decode(answer.body, type=dict[str, Any])), VERSIONS
+            except (ClusterError, msgspec.MsgspecError) as error:
+                log.info("version-unknown", error=str(error))
+                found = native
+            self.asked_version = True
+            if found != native:
+                native = found
+                log.info("native-sidecars", taken=native)
+                self.told["native-sidecars"] = str(native).lower()
+                for one in self.desk.admitters.values():
+                    if isinstance(one, admit.Pods):
+                        one.settle(one.options._replace(native_sidecars=native))
+                self.desk.identity = admission.Identity(self.instance, LOGIC, canonical.digest(self.told))
+                await self.tell_settings()
+            await asyncio.sleep(pause)
 
     # What is read live --------------------------------------------------------------------------------------------
 
@@ -243,7 +269,9 @@ class Webhook:
             health.serving(address, self.readiness, metrics=self.registry.render) as port,
             asyncio.TaskGroup() as tasks,
         ):
-            running: list[asyncio.Task[Any]] = [tasks.create_task(self.certify()), tasks.create_task(self.follow())]
+            running: list[asyncio.Task[Any]] = [
+                tasks.create_task(one) for one in (self.certify(), self.follow(), self.watch_version())
+            ]
             await signals.unless(stop, self._certified())
             if not stop.is_set():
                 bound = await self._listen()
@@ -261,7 +289,7 @@ class Webhook:
         log.info("drained and stopped")
 
     async def _certified(self) -> None:
-        while not self.certified:  # noqa: ASYNC110
+        while not self.certified or not self.asked_version:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
     async def _listen(self) -> int:

@@ -141,6 +141,7 @@ def admitter_of(webhook: str, settings: Mapping[str, str]) -> Admitter | None:
     options = Options(
         subscriber_image=settings.get("kvevent-subscriber-image", ""),
         server=settings.get("policy-server-grpc-address", Options().server),
+        native_sidecars=flags.boolean(settings.get("native-sidecars", "true")),
     )
     given = caching.Options()
     caches = caching.Options(

@@ -67,8 +67,17 @@ class Pods:
         self._decisions = cache.Decisions()
         self._glancer = Glancer(ALLOW)
 
+    def settle(self, options: inject.Options) -> None:
+        """Other options from now on: what was decided under the old ones is forgotten."""
+        self.options, self._decisions = options, cache.Decisions()
+
     def see(self, document: Object) -> View:
         return view(document, ALLOW)
+
+    def undecided(self, question: Question, decision: Decision) -> Decision:
+        if question.operation != "CREATE" or question.kind != core.PODS or question.view is None:
+            return decision
+        return inject.unmarked(question.view, decision)
 
     def concerned(self, question: Question, world: Reader) -> bool:
         """A Pod that is being created and has labels, which a selector could name, or an annotation of ours."""

@@ -6,8 +6,11 @@ injection are taken off then, because Events and counts believe them.
 Rules: seed 004, pod webhook; spec/inferencecache.md section 6.5 (the order of the steps).
 """
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from crds.cachebackend import CacheBackend, CacheBackendSpec
 from handlers.admission import patches, podedit
@@ -23,6 +26,14 @@ class Options(NamedTuple):
     subscriber_image: str = ""
     server: str = "inference-cache-server.inference-cache-system.svc.cluster.local:9090"
     native_sidecars: bool = True  # False on a cluster below 1.29
+
+
+def takes_native_sidecars(version: Object) -> bool:
+    """Whether a cluster knows init containers that stay, by what its API server says at /version. One that says nothing
+    that can be read is taken for a new one."""
+    found = [re.match(r"[0-9]{1,6}", str(version.get(part, "")), re.ASCII) for part in ("major", "minor")]
+    numbers = [int(one[0]) for one in found if one is not None]
+    return len(numbers) < 2 or numbers >= [1, 29]
 
 
 #: The check that decided where no CacheBackend selects the Pod.
@@ -80,9 +91,10 @@ def _wire(pod: Object, backend: CacheBackend, options: Options) -> list[str]:
         raise Declined("pair", f"there is no adapter for {spec.runtime} with {spec.type}")
     if (spec.runtime, spec.type) == ("SGLang", "LMCache") and not options.native_sidecars:
         raise Declined("cluster-version", "SGLang's LMCache worker needs native sidecars: Kubernetes 1.29 or newer")
+    storage = spec.remote_storage
+    if storage is not None and matrix.BINDINGS.get(storage.provider) not in pair.bindings:
+        raise Declined("binding", f"{pair} cannot use {storage.provider}")
     remote = remote_of(backend)
-    if remote is not None and remote.binding not in pair.bindings:
-        raise Declined("binding", f"{pair} cannot use {spec.remote_storage.provider}" if spec.remote_storage else "")
     before = podedit.editable_container(engine)
     adapter(pod, engine, spec, remote)
     if spec.wiring.engine_overrides is not None:
@@ -182,8 +194,6 @@ def remote_of(backend: CacheBackend) -> Remote | None:
     text = given.endpoint if given.ownership == "External" else backend.status.endpoint
     if not text.strip():
         raise Declined("endpoint", "its endpoint is not known yet; Pods that are created later will be wired")
-    if given.provider not in matrix.BINDINGS:
-        raise Declined("binding", f"there is no provider {given.provider}")
     try:
         address = endpoint.parse(given.provider, text)
     except endpoint.EndpointError as error:
@@ -202,6 +212,14 @@ def _unwired(view: Object, check: str, reason: str) -> Decision:
     after = podedit.editable(view)
     podedit.unannotate(after, *MARKS)
     return _between(view, after, check, reason=reason, warnings=(reason,) if reason else ())
+
+
+def unmarked(view: Object, decision: Decision) -> Decision:
+    """A decision that was not made here, for a Pod that stays as it came; marks that it brought go nevertheless."""
+    after = podedit.editable(view)
+    podedit.unannotate(after, *MARKS)
+    patch = tuple(patches.diff(view, after))
+    return msgspec.structs.replace(decision, verdict="patched", patch=patch) if patch else decision
 
 
 def _between(before: Object, after: Object, check: str, reason: str = "", warnings: tuple[str, ...] = ()) -> Decision:

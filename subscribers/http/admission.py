@@ -32,7 +32,7 @@ from handlers.admission.decision import Decision, Question
 from handlers.admission.view import View, filled, pieces
 from handlers.effects.cluster import ClusterError
 from handlers.outcome import Key
-from handlers.system import Admitter, Recalling, place
+from handlers.system import Admitter, Recalling, Undecided, place
 from handlers.world.reader import Reader, Unlisted
 from handlers.world.state import Known, World
 from subscribers.http import recording
@@ -344,12 +344,15 @@ class Desk:
     async def _failed(self, admitter: Admitter, request: review.Request, error: Exception) -> Answered:
         """The system's rule, recorded like any decision; an object that could not be seen is left out."""
         decision = _rule(admitter, error)
-        body = review.answer(request, decision)
         try:
             current = review.document(request.object)
             seen = admitter.see(current) if current is not None else None
+            if isinstance(admitter, Undecided):
+                decision = admitter.undecided(_question(request, seen, None), decision)
+            body = review.answer(request, decision, self._template(decision).patch)
         except Exception:
-            seen = None
+            decision, seen = _rule(admitter, error), None
+            body = review.answer(request, decision)
         asked, judged = _asked(_question(request, seen, None)), Judged(decision, Reader(self.world()))
         return await self._told(admitter, asked, decision, judged, body, bool(request.dry_run))
 

@@ -1,11 +1,16 @@
 """What is wired beside every pair, or alone: the subscriber, and who opts out."""
 
 import json
+from typing import Any
 
 import pytest
 
-from handlers.cachebackend import inject, names
+from crds import core
+from handlers.admission.decision import Decision, Question
+from handlers.cachebackend import admit, inject, names
 from handlers.outcome import Object
+from handlers.world.reader import Reader
+from tests.support.backends import KEY, backend, teller
 from tests.support.wiring import CONNECTOR, EVENTS, OPTIONS, VLLM, after
 
 # EventsOnly -----------------------------------------------------------------------------------------------------------
@@ -76,3 +81,51 @@ def test_which_words_opt_out(value: str, wanted: bool) -> None:
 
 def test_an_engine_s_wiring_is_compact_json_that_vllm_reads() -> None:
     assert json.loads(CONNECTOR) == {"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"}
+
+
+# The cluster ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "taken"),
+    [
+        ({"major": "1", "minor": "28"}, False),
+        ({"major": "1", "minor": "28+"}, False),
+        ({"major": "1", "minor": "29"}, True),
+        ({"major": "1", "minor": "36+"}, True),
+        ({"major": "2", "minor": "0"}, True),
+        ({}, True),
+        ({"major": "v1", "minor": None}, True),
+    ],
+)
+def test_native_sidecars_begin_with_kubernetes_1_29(version: Object, taken: bool) -> None:
+    assert inject.takes_native_sidecars(version) == taken
+
+
+def test_other_options_forget_what_was_decided_under_the_old_ones() -> None:
+    told = teller()
+    told.seen(KEY.kind, backend(runtime="SGLang"))
+    pods = admit.Pods(OPTIONS)
+    view = {"metadata": {"labels": {"serve": "qwen"}}, "spec": {"containers": [{"name": "e", "image": "i:1"}]}}
+    question = Question(uid="u", operation="CREATE", kind=core.PODS, namespace="ml", view=view)
+    assert pods.decide(question, Reader(told.world)).check == "injected"
+    pods.settle(OPTIONS._replace(native_sidecars=False))
+    assert pods.decide(question, Reader(told.world)).check == "cluster-version"
+
+
+def test_marks_go_where_nothing_could_be_decided() -> None:
+    marks = {names.INJECTED_BY: "ml/kv", names.INJECT_SKIPPED: "x"}
+    undecided = Decision(verdict="allowed", check="failed-open", warnings=("why",))
+    pods = admit.Pods(OPTIONS)
+
+    def asked(operation: Any, annotations: Object) -> Decision:
+        view: Object = {"metadata": {"annotations": annotations}, "spec": {}}
+        return pods.undecided(
+            Question(uid="u", operation=operation, kind=core.PODS, namespace="ml", view=view), undecided
+        )
+
+    told = asked("CREATE", {"mine": "1", **marks})
+    assert (told.verdict, told.check, told.warnings) == ("patched", "failed-open", ("why",))
+    assert {one["op"] for one in told.patch} == {"remove"}
+    assert asked("CREATE", {"mine": "1"}) is undecided
+    assert asked("UPDATE", marks) is undecided
