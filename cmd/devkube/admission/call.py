@@ -162,4 +162,4 @@ def _refusal(status: int, answer: bytes, kind: str) -> str:
     if isinstance(told, dict) and told.get("kind") == "Status" and told.get("status") != "Success":
         return str(told.get("message") or "unknown")
     text = answer[:1024].decode(errors="replace").strip() if not kind or kind.startswith("text/") else "unknown"
-    return f'the server responded with the status code {status} ("{text}")'
+    return f"the server responded with the status code {status}" + (f' ("{text}")' if text else "")

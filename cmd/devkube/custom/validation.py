@@ -107,21 +107,29 @@ _RANGES: Final[Mapping[tuple[Any, Any], Callable[[Any], bool]]] = {
 }
 
 
+def _ranged(node: Node, value: float, what: str, path: str) -> list[Cause]:
+    """What is wrong with a number for its type and format; `what` says whose it is."""
+    kind, form = node.get("type"), node.get("format")
+    in_range = _RANGES.get((kind, form))
+    whole = kind != "integer" or (value % 1 == 0 and -(2**63) <= value < 2**63)
+    if whole and (in_range is None or in_range(value)):
+        return []
+    told = f"with format {form}" if in_range is not None else "(default format)"
+    return [causes.invalid("", "", f"{what} value must be of type {kind} {told} in {path}")]
+
+
 def _number(node: Node, value: float, path: str, found: list[Cause]) -> None:
     def blame(detail: str) -> None:
         found.append(causes.invalid(path, value, f"{path} in body should be {detail}"))
 
-    kind, form = node.get("type"), node.get("format")
-    in_range = _RANGES.get((kind, form))
-    whole = kind != "integer" or (value % 1 == 0 and -(2**63) <= value < 2**63)
-    if not whole or (in_range is not None and not in_range(value)):
-        told = f"with format {form}" if in_range is not None else "(default format)"
-        text = f"Checked value must be of type {kind} {told} in {path}"
-        found.append(causes.invalid("", "", text))
+    most, least = node.get("maximum"), node.get("minimum")
+    found += _ranged(node, value, "Checked", path)
+    for name, bound in (("Maximum boundary", most), ("Minimum boundary", least)):
+        if bound is not None:  # upstream keeps bounds as float64: 2^63-1 is 2^63 there, and no value passes
+            found += _ranged(node, float(bound), name, path)
     step = node.get("multipleOf")
     if step and not math.isclose(value / step, round(value / step), rel_tol=1e-12, abs_tol=0):
         blame(f"a multiple of {causes.number(step)}")
-    most, least = node.get("maximum"), node.get("minimum")
     if most is not None and (value > most or (value == most and node.get("exclusiveMaximum"))):
         blame(f"less than {'' if node.get('exclusiveMaximum') else 'or equal to '}{causes.number(most)}")
     if least is not None and (value < least or (value == least and node.get("exclusiveMinimum"))):

@@ -189,6 +189,7 @@ MAP_LIST = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list
         ({"type": "string", "format": "byte"}, "aGVsbG8=", "?", "must be of type byte"),
         ({"type": "string", "format": "unknown-to-all"}, "anything", 1, "must be of type string"),
         ({"type": "integer", "format": "int32"}, 2**31 - 1, 2**31, "must be of type integer with format int32"),
+        ({"type": "integer", "format": "int64"}, 2**63 - 1, 2**63, "must be of type integer"),
         ({"type": "integer", "not": {"enum": [13]}}, 12, 13, "must not validate the schema"),
         ({"type": "integer", "anyOf": [{"minimum": 10}, {"maximum": 2}]}, 1, 5, "must validate at least one schema"),
         ({"type": "integer", "allOf": [{"minimum": 3}]}, 3, 2, "greater than or equal to 3"),
@@ -204,6 +205,13 @@ async def test_values_are_checked(
     answer = await kube.post(path, custom(space.group, "bad", {"value": bad}))
     answer.refused(422, "Invalid", f'Widget.{space.group} "bad" is invalid', "spec.value", part)
     assert all(field.startswith("spec.value") or field in ("", "<nil>") for field, _ in answer.causes), answer.causes
+
+
+async def test_a_bound_above_every_integer_refuses_them_all(kube: Client, space: Space) -> None:
+    """Bounds are float64: 2^63-1 becomes 2^63. Such a definition is accepted, and its objects are not."""
+    path = await define(kube, space, {"value": {"type": "integer", "maximum": 2**63 - 1}})
+    answer = await kube.post(path, custom(space.group, "any", {"value": 1}))
+    answer.refused(422, "Invalid", "Maximum boundary value must be of type integer (default format) in spec.value")
 
 
 async def test_required_fields_are_required(kube: Client, space: Space) -> None:

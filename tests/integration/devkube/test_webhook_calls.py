@@ -123,12 +123,12 @@ async def test_a_slow_one_is_given_up(tmp_path: Path, caller: Caller) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "told"),
     [
-        (404, "", "the server could not find the requested resource"),
-        (500, "boom", 'an error on the server ("boom") has prevented the request from succeeding'),
-        (403, "go away", "go away"),
+        (404, "", "the server responded with the status code 404"),
+        (500, "boom", 'the server responded with the status code 500 ("boom")'),
+        (403, "go away", 'the server responded with the status code 403 ("go away")'),
         (500, '{"kind":"Status","message":"inner"}', "inner"),
         (200, "", "0-length response with status code: 200 and content type: text/plain; charset=utf-8"),
-        (418, "", "the server responded with the status code 418 but did not return more information"),
+        (418, "", "the server responded with the status code 418"),
     ],
 )
 async def test_what_it_answers_otherwise(tmp_path: Path, caller: Caller, status: int, body: str, told: str) -> None:
