@@ -106,6 +106,8 @@ def _safe(kind: str, document: Object) -> Object:
     if kind == cachebackend.CACHE_BACKENDS:
         _overrides(document, metadata.get("uid", ""))
         _endpoint(document, metadata.get("uid", ""))
+    if kind == core.PODS:
+        _endings(document)
     if kind == core.DEPLOYMENTS:
         _template(document)
     if kind == kvcache.BACKENDS:
@@ -119,6 +121,15 @@ def _store(document: Object) -> None:
     for one in (managed.get("leader") or {}, *(managed.get("members") or ())):
         for field in ("extraArgs", "extraEnv", "securityContext", "hostPaths"):
             one.pop(field, None)
+
+
+def _endings(document: Object) -> None:
+    """What a container said when it ended may be anything; read is what our own check said."""
+    status = document.get("status") or {}
+    for one in (*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ())):
+        if one["name"] != names.KERNEL_CHECK_CONTAINER:
+            for state in (one.get("state") or {}, one.get("lastState") or {}):
+                (state.get("terminated") or {}).pop("message", None)
 
 
 def _template(document: Object) -> None:

@@ -1,5 +1,6 @@
-"""A house for tests of the controller: devkube in the test's process, seen by controllers through a proxy; a real
-nats-server; controllers as processes; and an audit of what was written, read off the log and the API.
+"""A house for tests of the controller: an API server (devkube in the test's process, or a real one), which controllers
+see through a proxy; a real nats-server; controllers as processes; and an audit of what was written, read off log and
+API.
 
     house.cache("a", labels={"serve": "x"}); await house.status("a", lambda status: …)
     await house.audit()      # nothing doubled, nothing lost, nothing left to do, the log replays to what the API shows
@@ -7,6 +8,7 @@ nats-server; controllers as processes; and an audit of what was written, read of
 
 import asyncio
 import contextlib
+import re
 import signal
 import sys
 import time
@@ -15,13 +17,12 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 import yaml
 
 from crds import cachebackend, core, render
 from devkube.errors import StatusError
-from devkube.options import Settings
-from devkube.server import DevKube
 from eventstore import events
 from eventstore.jetstream import connect
 from eventstore.jetstream import store as jetstream
@@ -31,7 +32,7 @@ from handlers.world.fold import fold
 from handlers.world.state import World
 from subscribers.kubernetes.narrow import narrow
 from subscribers.kubernetes.routes import ROUTES
-from tests.support import natsserver
+from tests.support import houseapi, natsserver
 from tests.support.tcpproxy import Proxy
 from warmlog import systems
 
@@ -50,6 +51,12 @@ class Controller:
 
     def said(self) -> str:
         return self.output.read_text()
+
+    async def ask(self, path: str) -> str:
+        """Of its health address."""
+        port = re.findall(r"health=(\d+)", self.said())[-1]
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
+            return await answer.text()
 
     async def kill(self) -> None:
         self.process.kill()
@@ -74,10 +81,10 @@ class Controller:
 
 
 class House:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, api: str = "devkube") -> None:
         self.directory = directory
         self.nats = natsserver.Server(directory / "nats")
-        self.api = DevKube(Settings(directory=directory / "kube"))
+        self.api = houseapi.made(api, directory / "kube")
         self.proxy = Proxy("127.0.0.1", 0)
         self.controllers: dict[str, Controller] = {}
         self.kubeconfig = directory / "kubeconfig"
@@ -91,12 +98,12 @@ class House:
         if crds:
             await self.install()
 
-    async def install(self, api: DevKube | None = None) -> None:
+    async def install(self, api: houseapi.Api | None = None) -> None:
         for document in render.documents().values():
             await (api or self.api).request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", document)
         await self.spaces(api)
 
-    async def spaces(self, api: DevKube | None = None) -> None:
+    async def spaces(self, api: houseapi.Api | None = None) -> None:
         for name in (SPACE, SYSTEM):
             with contextlib.suppress(StatusError):
                 body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}

@@ -3,15 +3,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import natsserver
+from tests.support import houseapi, natsserver
 from tests.support.controllerhouse import House
 
 
-@pytest.fixture
-async def empty_house(tmp_path: Path) -> AsyncIterator[House]:
+@pytest.fixture(params=houseapi.names())
+async def empty_house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
     """Before any CRD is installed."""
     natsserver.require()
-    made = House(tmp_path)
+    made = House(tmp_path, request.param)
     try:
         await made.start(crds=False)
         yield made

@@ -3,6 +3,8 @@
 
 import asyncio
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from crds import cachebackend, core
 from eventstore import events
 from tests.support.controllerhouse import SPACE, House, condition, matched, path, until
@@ -109,3 +111,25 @@ async def test_a_backend_that_goes_takes_its_workload_along(house: House) -> Non
     await house.status("b", condition("Ready", "RolloutInProgress"))
     await house.audit()
     assert [one["metadata"]["name"] for one in await house.all_of(cachebackend.CACHE_BACKENDS)] == ["b"]
+
+
+async def test_metrics_and_readiness_say_who_leads_and_what_was_done(house: House) -> None:
+    controller = await house.controller()
+    await house.leader()
+    await house.cache("a")
+    await house.status("a", condition("Ready", "RolloutInProgress"))
+    await house.audit()
+    found = {
+        (one.name, *one.labels.values()): one.value
+        for family in text_string_to_metric_families(await controller.ask("/metrics"))
+        for one in family.samples
+    }
+    assert found["warmlog_leader_leads",] == found["warmlog_leader_epoch",] == 1
+    assert found["warmlog_effect_writes_total", "apply", "applied"] == 2
+    assert found["warmlog_effect_writes_total", "event", "applied"] == 1
+    assert found["warmlog_world_objects", core.DEPLOYMENTS] == 1
+    assert found["warmlog_watch_lists_total", core.PODS] == 1
+    assert found["warmlog_watch_silence_seconds", core.PODS] < 60
+    assert found["warmlog_reconcile_waiting_keys",] == 0
+    assert found["warmlog_effect_seconds_count",] >= 4
+    assert "leading with epoch 1" in await controller.ask("/readyz")

@@ -49,8 +49,17 @@ POD_SPEC = {
     ],
     "imagePullSecrets": [{"name": CANARY}],
 }  # fmt: skip
+ENDED = {
+    "name": "engine",
+    "state": {"terminated": {"exitCode": 1, "message": CANARY}},
+    "lastState": {"terminated": {"exitCode": 1, "message": CANARY}},
+}
 OBJECTS: dict[str, dict[str, Any]] = {
-    core.PODS: {"metadata": metadata(labels={"app": "x"}), "spec": POD_SPEC, "status": {"phase": "Running"}},
+    core.PODS: {
+        "metadata": metadata(labels={"app": "x"}),
+        "spec": POD_SPEC,
+        "status": {"phase": "Running", "containerStatuses": [ENDED], "initContainerStatuses": [ENDED]},
+    },
     core.DEPLOYMENTS: {
         "metadata": metadata(generation=2),
         "spec": {"template": {"metadata": {"annotations": {"x": CANARY}, "creationTimestamp": None}, "spec": POD_SPEC}},
@@ -112,6 +121,14 @@ def test_the_trigger_of_a_roll_stays_on_a_template() -> None:
     template = {"metadata": {"annotations": {names.RESTART_TRIGGER: "t", "x": CANARY}}}
     found = told(core.DEPLOYMENTS, {"metadata": {"name": "a"}, "spec": {"template": template}})
     assert found.object["spec"]["template"]["metadata"] == {"annotations": {names.RESTART_TRIGGER: "t"}}
+
+
+def test_what_our_own_check_said_stays() -> None:
+    check = {**ENDED, "name": names.KERNEL_CHECK_CONTAINER, "state": {"terminated": {"exitCode": 0, "message": "OK"}}}
+    found = told(core.PODS, {"metadata": metadata(), "status": {"initContainerStatuses": [check, ENDED]}})
+    kept, other = found.object["status"]["initContainerStatuses"]
+    assert kept["state"] == {"terminated": {"message": "OK"}}
+    assert other["state"] == {"terminated": {"exitCode": 1}}
 
 
 def test_tokens_are_equal_for_equal_values_of_one_object_and_can_be_put_back() -> None:
