@@ -60,10 +60,11 @@ def pod(number: int) -> dict[str, Any]:
         "livenessProbe": probe, "readinessProbe": probe, "startupProbe": probe,
         "volumeMounts": [{"name": f"v{n}", "mountPath": f"/mnt/v{n}", "readOnly": True} for n in range(8)],
     }  # fmt: skip
-    fields = {f'k:{{"name":"SETTING_{n}"}}': {".": {}, "f:name": {}, "f:value": {}} for n in range(24)}
+    fields: dict[str, Any] = {f'k:{{"name":"SETTING_{n}"}}': {".": {}, "f:name": {}, "f:value": {}} for n in range(24)}
+    owned = {"f:spec": {"f:containers": {'k:{"name":"engine"}': {"f:env": fields}}}}
     managed = [
         {"manager": name, "operation": "Update", "apiVersion": "v1", "time": "2026-11-29T10:00:00Z",
-         "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:containers": {"k:{\"name\":\"engine\"}": {"f:env": fields}}}}}
+         "fieldsType": "FieldsV1", "fieldsV1": owned}
         for name in ("kube-controller-manager", "kubelet")
     ]  # fmt: skip
     started = "2026-11-29T10:00:00Z"

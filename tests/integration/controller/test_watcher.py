@@ -41,17 +41,19 @@ class Watching:
 
 @pytest.fixture
 async def watching(tmp_path: Path) -> AsyncIterator[Watching]:
-    async with DevKube(Settings(directory=tmp_path)) as api:
-        async with Proxy("127.0.0.1", int(api.url.rsplit(":", 1)[1])) as proxy:
-            config = yaml.safe_load(api.kubeconfig.read_text())
-            config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{proxy.port}"
-            (tmp_path / "config").write_text(yaml.safe_dump(config))
-            async with await Client.open(kubeconfig=str(tmp_path / "config")) as client:
-                leader = Leader(memory.MemoryStore())
-                made = Watching(api, proxy, Watcher(client, core.PODS, leader.recorder), leader)
-                yield made
-                made.task.cancel()
-                await asyncio.gather(made.task, return_exceptions=True)
+    async with (
+        DevKube(Settings(directory=tmp_path)) as api,
+        Proxy("127.0.0.1", int(api.url.rsplit(":", 1)[1])) as proxy,
+    ):
+        config = yaml.safe_load(api.kubeconfig.read_text())
+        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{proxy.port}"
+        (tmp_path / "config").write_text(yaml.safe_dump(config))
+        async with await Client.open(kubeconfig=str(tmp_path / "config")) as client:
+            leader = Leader(memory.MemoryStore())
+            made = Watching(api, proxy, Watcher(client, core.PODS, leader.recorder), leader)
+            yield made
+            made.task.cancel()
+            await asyncio.gather(made.task, return_exceptions=True)
 
 
 async def test_a_watch_that_hears_nothing_any_more_is_begun_again(
