@@ -115,8 +115,8 @@ def _marked(parent: str, marker: str) -> None:
     try:
         with Tree(parent).open(marker) as file:
             manifest: Any = json.loads(file.read(LARGEST_MARKER))
-    except OSError as error:
-        raise Refused(f"{parent} is no kernel cache: {marker} is missing ({error.strerror})") from None
+    except (OSError, Refused) as error:
+        raise Refused(f"{parent} is no kernel cache: {marker} is missing ({error})") from None
     except (ValueError, RecursionError) as error:
         raise Refused(f"{parent} is no kernel cache: {marker} is no JSON ({error})") from None
     if not isinstance(manifest, dict | list):

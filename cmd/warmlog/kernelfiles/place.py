@@ -4,49 +4,17 @@ What is written first lies in a directory of its own and is moved when all of it
 already stays as it is: it may be the engine's, from an earlier life.
 """
 
-import contextlib
 import os
 import shutil
 import stat
 from types import TracebackType
 from typing import Final
 
-from warmlog.kernelfiles.entries import Refused, shown
+from warmlog.kernelfiles.below import DIRECTORY as _DIRECTORY
+from warmlog.kernelfiles.below import Below
 
 PARTIAL: Final = ".kernel-cache-partial"
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class Below:
-    """Directories below one descriptor. Paths that share their beginnings cost no walk from the top each."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._open = [("", descriptor)]
-
-    def directory(self, parts: list[str], *, make: bool) -> int:
-        """A descriptor that stays open until the next call. Raises Refused where a part is no directory."""
-        same = 0
-        while same < len(parts) and same + 1 < len(self._open) and self._open[same + 1][0] == parts[same]:
-            same += 1
-        self._close(same + 1)
-        for part in parts[same:]:
-            above = self._open[-1][1]
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, 0o777, dir_fd=above)
-            try:
-                self._open.append((part, os.open(part, _DIRECTORY, dir_fd=above)))
-            except (NotADirectoryError, OSError) as error:
-                raise Refused(f"{shown('/'.join(parts))} is no directory of the place: {error.strerror}") from None
-        return self._open[-1][1]
-
-    def _close(self, keep: int) -> None:
-        while len(self._open) > keep:
-            os.close(self._open.pop()[1])
-
-    def close(self) -> None:
-        self._close(0)
 
 
 class Place:

@@ -3,14 +3,16 @@
 Only descriptors are followed, never names: what changes between two looks is refused or seen as it is, not confused.
 """
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
+from warmlog.kernelfiles.below import DIRECTORY as _DIRECTORY
+from warmlog.kernelfiles.below import Below
 from warmlog.kernelfiles.entries import Entry, Limits, Readable, Refused, Tally, checked, shown
 
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -54,29 +56,35 @@ class Tree:
             found.append(Entry(path, directory=False, size=said.st_size, executable=bool(said.st_mode & 0o111)))
 
     def copies(self, wanted: list[Entry]) -> Iterator[tuple[Entry, Readable]]:
-        for entry in wanted:
-            if not entry.directory:
-                with self.open(entry.path) as file:
-                    yield entry, file
+        with self._below() as below:
+            for entry in wanted:
+                if not entry.directory:
+                    with _opened(below, entry.path) as file:
+                        yield entry, file
 
     def open(self, path: str) -> BinaryIO:
         """One plain file. Raises Refused, OSError."""
-        *parents, name = path.split("/")
-        descriptor = os.open(self.root, _DIRECTORY)
+        with self._below() as below:
+            return _opened(below, path)
+
+    @contextlib.contextmanager
+    def _below(self) -> Iterator[Below]:
+        made = Below(os.open(self.root, _DIRECTORY))
         try:
-            for parent in parents:
-                inner = os.open(parent, _DIRECTORY, dir_fd=descriptor)
-                os.close(descriptor)
-                descriptor = inner
-            file = os.open(name, _FILE, dir_fd=descriptor)
+            yield made
         finally:
-            os.close(descriptor)
-        try:
-            plain(path, os.fstat(file).st_mode)
-            return os.fdopen(file, "rb")
-        except BaseException:
-            os.close(file)
-            raise
+            made.close()
+
+
+def _opened(below: Below, path: str) -> BinaryIO:
+    *parents, name = path.split("/")
+    file = os.open(name, _FILE, dir_fd=below.directory(parents))
+    try:
+        plain(path, os.fstat(file).st_mode)
+        return os.fdopen(file, "rb", buffering=0)
+    except BaseException:
+        os.close(file)
+        raise
 
 
 def plain(path: str, mode: int) -> None:
