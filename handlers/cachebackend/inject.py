@@ -17,6 +17,7 @@ from handlers.admission import patches, podedit
 from handlers.admission.decision import Decision
 from handlers.cachebackend import adapters, endpoint, kernelcheck, matrix, names, overrides, sidecar
 from handlers.cachebackend.adapters.base import Declined, Remote
+from handlers.kvcachepool import names as pooling
 from handlers.outcome import Object
 
 
@@ -85,6 +86,7 @@ def _wire(pod: Object, backend: CacheBackend, options: Options) -> list[str]:
     spec = backend.spec
     if not spec.offload:
         return _events_only(pod, backend, options)
+    _alone(pod)
     engine = engine_of(pod, spec.runtime)
     pair, adapter = matrix.pair_of(spec), adapters.ADAPTERS.get((spec.runtime, spec.type))
     if pair is None or adapter is None:
@@ -103,6 +105,18 @@ def _wire(pod: Object, backend: CacheBackend, options: Options) -> list[str]:
         kernelcheck.apply(pod, engine, backend)
     _subscribe(pod, spec, options, pair.scheme)
     return _warnings(engine, spec, options)
+
+
+def _alone(pod: Object) -> None:
+    """An engine has one KV connector, and a Pod that joins a pool has asked for that one: this is told, whoever is
+    called first. Raises Declined."""
+    labels = (pod.get("metadata") or {}).get("labels") or {}
+    if labels.get(pooling.INJECT) == "true":
+        raise Declined(
+            "kv-cache-injection",
+            f"the Pod asks for KV cache injection too (label {pooling.INJECT}), and an engine has one KV connector: "
+            "take the label off, or set spec.integration.mode to EventsOnly",
+        )
 
 
 def _events_only(pod: Object, backend: CacheBackend, options: Options) -> list[str]:

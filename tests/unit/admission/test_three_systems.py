@@ -2,8 +2,8 @@
 
 An API server calls mutating webhooks in some order, and once more those that were called before another one changed the
 Pod, where their configuration allows it (reinvocationPolicy IfNeeded). With the names in deploy/kubernetes KV cache
-injection comes first; in another order it must be told which container is the engine, for then there are others.
-Excluded: two systems that want the same connector.
+injection comes first; in another order it must be told which container is the engine, for then there are others. Where
+two systems want the engine's one KV connector, that is told.
 """
 
 import copy
@@ -29,8 +29,15 @@ from warmlog import offline, patching, systems
 
 Object = dict[str, Any]
 SPACE = "team"
-HOOKS = [one for one in systems.hooks(Options(subscriber_image="sub:1")) if one.kind == core.PODS and one.mutating]
-ORDERS = list(itertools.permutations(range(len(HOOKS))))
+
+
+def hooks() -> list[systems.Hook]:
+    """New ones for each Pod: they remember what they decided, by versions that differ in a cluster."""
+    found = systems.hooks(Options(subscriber_image="sub:1"))
+    return [one for one in found if one.kind == core.PODS and one.mutating]
+
+
+ORDERS = list(itertools.permutations(range(len(hooks()))))
 DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
 #: Hook -> whether it may be called again.
 AGAIN = {
@@ -68,6 +75,7 @@ class Called(NamedTuple):
     pod: Object
     refused: str
     checks: dict[str, str]
+    warnings: list[str]
 
 
 def state(*documents: Object) -> Reader:
@@ -88,9 +96,10 @@ def state(*documents: Object) -> Reader:
 
 
 def call(given: Object, order: tuple[int, ...], world: Reader) -> Called:
-    made, checks, changed = given, {}, {}
+    asked_of = hooks()
+    made, checks, changed, warnings = given, {}, {}, dict[str, Any]()
     for turn, number in enumerate((*order, *order)):
-        hook = HOOKS[number]
+        hook = asked_of[number]
         if turn >= len(order) and not AGAIN[hook.admitter.name]:
             continue
         if turn >= len(order) and not any(one for at, one in changed.items() if at > turn - len(order)):
@@ -99,11 +108,12 @@ def call(given: Object, order: tuple[int, ...], world: Reader) -> Called:
         if decision is None:
             continue
         checks[hook.admitter.name] = decision.check
+        warnings[hook.admitter.name] = decision.warnings
         if decision.verdict == "refused":
-            return Called(made, decision.reason, checks)
+            return Called(made, decision.reason, checks, [])
         changed[turn] = after != made
         made = after
-    return Called(made, "", checks)
+    return Called(made, "", checks, [line for lines in warnings.values() for line in lines])
 
 
 def asked(admitter: Any, given: Object, world: Reader, *, uid: str) -> tuple[Decision | None, Object]:
@@ -131,7 +141,7 @@ def normal(given: Object) -> Object:
 
 def fitting(*documents: Object) -> tuple[Object, Object]:
     """A cache that the Pod made after the two other systems had changed it, and a node that has it."""
-    other = [number for number, one in enumerate(HOOKS) if not one.admitter.name.startswith("mkernelcache")]
+    other = [number for number, one in enumerate(hooks()) if not one.admitter.name.startswith("mkernelcache")]
     final = call(pod(), tuple(other), state(*documents)).pod
     final = {**final, "metadata": {**final["metadata"], "namespace": SPACE}}
     header = {"apiVersion": "serving.kserve.io/v1alpha1"}
@@ -163,3 +173,19 @@ def test_all_three_and_a_capture(order: tuple[int, ...]) -> None:
         "kserve-container", "kvevent-subscriber", names.SIDECAR
     }  # fmt: skip
     assert normal(found.pod) == normal(call(pod(), ORDERS[0], world).pod)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_of_two_connectors_the_pod_s_own_wish_counts_and_the_other_is_told(order: tuple[int, ...]) -> None:
+    world = state(backend())
+    found = call(pod(), order, world)
+    assert found.refused == ""
+    assert found.checks["mutate.gpustack-worker-kvcache.core.v1.pod"] == "injected"
+    assert found.checks["mpod.inferencecache.io"] == "kv-cache-injection"
+    args = found.pod["spec"]["containers"][0]["args"]
+    (connector,) = [args[at + 1] for at, word in enumerate(args) if word == "--kv-transfer-config"]
+    assert "Mooncake" in connector
+    assert normal(found.pod) == normal(call(pod(), ORDERS[0], world).pod)
+    (warning,) = [line for line in found.warnings if "CacheBackend" in line]
+    for part in (f"not wired to CacheBackend {SPACE}/kv", "kvcache.gpustack.ai/inject", "EventsOnly"):
+        assert part in warning
