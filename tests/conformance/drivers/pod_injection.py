@@ -7,7 +7,7 @@ from typing import Any
 from crds import schema
 from crds.cachebackend import CacheBackend
 from devkube import patches
-from handlers.cachebackend import inject
+from handlers.cachebackend import adapters, inject
 from tests.conformance import forms
 
 
@@ -24,7 +24,9 @@ def run(given: dict[str, Any]) -> dict[str, Any]:
     decision = inject.decide(given["pod"], backends, options)
     pod = patches.json_patch(given["pod"], list(decision.patch))
     spec = pod["spec"]
-    engine = spec["containers"][0]
+    runtimes = {one.spec.runtime for one in backends}
+    names = [adapters.ENGINES[one] for one in runtimes if one in adapters.ENGINES]
+    engine = next((one for one in spec["containers"] if one["name"] in names), spec["containers"][0])
     return {
         "patch": "some" if decision.patch else "none",
         "annotations": pod["metadata"].get("annotations", {}),
@@ -34,6 +36,8 @@ def run(given: dict[str, Any]) -> dict[str, Any]:
         "init_containers": [one["name"] for one in spec.get("initContainers", [])],
         "init_env": {e["name"]: e["value"] for one in spec.get("initContainers", []) for e in one.get("env", [])},
         "hostNetwork": spec.get("hostNetwork", False),
+        "dnsPolicy": spec.get("dnsPolicy", ""),
+        "warnings": len(decision.warnings),
         "sidecar": next((one for one in spec["containers"] if one["name"] == "kvevent-subscriber"), {}),
         "volumes": [one["name"] for one in spec.get("volumes", [])],
         "mounts": {one["name"]: one["mountPath"] for one in engine.get("volumeMounts", [])},
