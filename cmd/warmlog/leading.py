@@ -8,8 +8,8 @@ Rules: design.md sections 2 (`watch.contact`, `timer.fired`), 4 and 5.
 
 import asyncio
 import collections
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
 
 import structlog
 
@@ -30,6 +30,7 @@ log = structlog.get_logger()
 LOOK: Final = 0.1  # seconds between two looks at deadlines, and at whether the API is in contact
 #: The API answered the Lease's renewal within so many seconds: it is asked every 2 s.
 ANSWERED: Final = 2.8
+CERTIFY_AGAIN: Final = 30.0  # seconds after a defect
 WRITE_SECONDS: Final = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -64,7 +65,7 @@ class Term:
         leads: Callable[[], bool],
         may: Callable[[], bool],
         append: Append,
-        certificates: Callable[[], Any],
+        certificates: Callable[[], Awaitable[None]],
         tally: Tally,
     ) -> None:
         self.epoch, self.follower, self.lease, self.tally = epoch, follower, lease, tally
@@ -118,7 +119,7 @@ class Term:
             tasks.create_task(self.worker.run())
             tasks.create_task(self._timers())
             tasks.create_task(self._contact())
-            tasks.create_task(self._certificates())
+            tasks.create_task(self._certify())
 
     def count(self) -> None:
         """This term's numbers join those of the terms before."""
@@ -129,6 +130,15 @@ class Term:
 
     def watched(self) -> collections.Counter[tuple[str, str]]:
         return collections.Counter({(one.kind, what): n for one in self.watchers for what, n in one.counts.items()})
+
+    async def _certify(self) -> None:
+        """Whatever is wrong with certificates must not stop the rest."""
+        while True:
+            try:
+                await self._certificates()
+            except Exception:
+                log.exception("certificates-defect")
+            await asyncio.sleep(CERTIFY_AGAIN)
 
     async def _contact(self) -> None:
         """Tells that a quiet log is not a stale one: every watch is open, and the API answers."""

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from handlers.world.state import Known
+from subscribers.kubernetes import depth
 from subscribers.kubernetes.narrow import Narrow, narrow
 
 #: A list that lacks this many known objects, and this share of them, is not believed at once.
@@ -82,6 +83,14 @@ _event = msgspec.json.Decoder(_Event).decode
 _bookmark = msgspec.json.Decoder(_Bookmark).decode
 
 
+def _read(line: bytes) -> tuple[_Event, bool]:
+    """The event, and whether what lay too deep in it was cut out."""
+    try:
+        return _event(line), False
+    except RecursionError:
+        return _event(depth.cut(line)), True
+
+
 class Machine:
     """`known` objects are the world's, given anew with each comparison."""
 
@@ -122,7 +131,7 @@ class Machine:
     def line(self, line: bytes) -> tuple[Fact | None, Next | None]:
         """One line of a watch. A Next ends the stream."""
         try:
-            event = _event(line)
+            event, cut = _read(line)
             match event.type:
                 case "BOOKMARK":
                     self._heard(_bookmark(event.object).metadata.resource_version)
@@ -130,7 +139,7 @@ class Machine:
                 case "ERROR":
                     return None, self._error(_bookmark(event.object))
                 case "ADDED" | "MODIFIED" | "DELETED":
-                    found = narrow(self.kind, event.object)
+                    found = narrow(self.kind, event.object, cut=cut)
                 case other:
                     raise msgspec.ValidationError(f"a watch event of type {other!r}")
         except msgspec.MsgspecError:

@@ -19,6 +19,7 @@ from crds import cachebackend, core, kvcache
 from handlers.cachebackend import names
 from handlers.outcome import Object
 from handlers.world import kinds
+from subscribers.kubernetes import depth
 
 #: Annotations that are read, by kind. Of custom resources every annotation of our groups is kept.
 ANNOTATIONS: Final[dict[str, frozenset[str]]] = {
@@ -65,8 +66,17 @@ _identity = msgspec.json.Decoder(_Any).decode
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 
 
-def narrow(kind: str, raw: bytes | msgspec.Raw) -> Narrow:
-    """Raises msgspec.MsgspecError for what is no object at all."""
+def narrow(kind: str, raw: bytes | msgspec.Raw, *, cut: bool = False) -> Narrow:
+    """Raises msgspec.MsgspecError for what is no object at all. `cut`: what lay too deep in these bytes was cut out."""
+    try:
+        if not cut or depth.CUT not in bytes(raw):
+            return _narrow(kind, raw)
+    except RecursionError:
+        pass
+    return _blank(kind, _identity(depth.cut(bytes(raw))).metadata)
+
+
+def _narrow(kind: str, raw: bytes | msgspec.Raw) -> Narrow:
     meta = _identity(raw).metadata
     decoder = _decoders.get(kind)
     if decoder is None:
@@ -76,6 +86,8 @@ def narrow(kind: str, raw: bytes | msgspec.Raw) -> Narrow:
     except msgspec.ValidationError:
         return _blank(kind, meta)
     document = _safe(kind, msgspec.to_builtins(value))
+    if "." in kind and depth.of(document) > depth.DEEPEST:  # core kinds hold nothing free
+        return _blank(kind, meta)
     if _USERINFO_BYTES.search(memoryview(raw)):
         document = _hidden(document, meta.uid)
     if memoryview(raw).nbytes > LARGEST and len(_encode(document)) > LARGEST:

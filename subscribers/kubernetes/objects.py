@@ -37,7 +37,7 @@ class Objects:
             if error.code == 404:
                 return None
             raise
-        found: Object = msgspec.json.decode(answer.body)
+        found: Object = _decoded(answer.body)
         return found
 
     async def apply(self, key: Key, body: Object, *, force: bool = True) -> Written:
@@ -71,7 +71,7 @@ class Objects:
         more: dict[str, str] = {"limit": "500", **ROUTES[kind].query, **query}
         while True:
             answer = await self.client.request("GET", ROUTES[kind].path(namespace), query=more, deadline=deadline)
-            page: Any = msgspec.json.decode(answer.body)
+            page = _decoded(answer.body)
             found += page.get("items", [])
             token = page.get("metadata", {}).get("continue", "")
             if not token:
@@ -89,9 +89,16 @@ def _path(key: Key, subresource: str = "") -> str:
     return ROUTES[key.kind].path(key.namespace, key.name, subresource)
 
 
+def _decoded(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ClusterError(0, "NoAnswer", f"an answer that cannot be read: {error}") from None
+
+
 def _written(answer: Answer) -> Written:
     try:
         metadata = _decode(answer.body).metadata
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ClusterError(0, "NoAnswer", f"an answer that is no object: {error}") from None
     return Written(metadata.uid, metadata.resourceVersion, metadata.generation)

@@ -17,6 +17,7 @@ import structlog
 
 from handlers.effects.cluster import ClusterError
 from handlers.world.state import Known
+from subscribers.kubernetes import depth
 from subscribers.kubernetes.appending import Recorder, Untold
 from subscribers.kubernetes.client import Client
 from subscribers.kubernetes.lines import Lines, TooLong
@@ -44,6 +45,14 @@ class _List(msgspec.Struct):
 
 
 _list = msgspec.json.Decoder(_List).decode
+
+
+def _page(body: bytes) -> tuple[_List, bool]:
+    """The page, and whether what lay too deep in it was cut out."""
+    try:
+        return _list(body), False
+    except RecursionError:
+        return _list(depth.cut(body)), True
 
 
 class Watcher:
@@ -115,9 +124,9 @@ class Watcher:
             answer = await self.client.request("GET", self._path, query=query, deadline=LIST)
             self._contact()
             try:
-                page = _list(answer.body)
+                page, cut = _page(answer.body)
                 for at, raw in enumerate(page.items or ()):
-                    items.append(narrow(self.kind, raw))
+                    items.append(narrow(self.kind, raw, cut=cut))
                     if at % SLICE == SLICE - 1:
                         await asyncio.sleep(0)
             except msgspec.MsgspecError as error:

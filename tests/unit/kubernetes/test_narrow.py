@@ -8,7 +8,9 @@ import pytest
 from crds import cachebackend, core
 from handlers.cachebackend import names
 from handlers.world import kinds
+from subscribers.kubernetes import depth
 from subscribers.kubernetes import narrow as narrowing
+from subscribers.kubernetes.machine import Machine, Seen
 from subscribers.kubernetes.narrow import narrow, token, values
 
 CANARY = "c4n4ry-s3cr3t"
@@ -164,6 +166,22 @@ class TestWhatCannotBeTold:
         found = told(core.PODS, {"metadata": metadata(), "spec": POD_SPEC, "data": "x" * 1_000_000})
         assert found.value is not None
 
+    @pytest.mark.parametrize("levels", [250, 990, 2_000, 100_000])
+    @pytest.mark.parametrize("kind", sorted(OBJECTS))
+    def test_one_that_is_nested_too_deep_exists_and_stops_nothing(self, kind: str, levels: int) -> None:
+        deep = b'{"a":[' * levels + b'"]}\\""' + b"]}" * levels
+        raw = b'{"metadata":{"name":"a","namespace":"ml","uid":"u"},"spec":{"template":{"affinity":' + deep + b"}}}"
+        found = narrow(kind, raw)
+        assert (found.name, found.uid) == ("a", "u")
+        if levels > 1000 or kind == cachebackend.CACHE_BACKENDS:
+            assert found.value is None
+        watch = Machine(kind)
+        line = b'{"type":"ADDED","object":' + raw + b"}"
+        fact, following = watch.line(line)
+        assert following is None
+        assert isinstance(fact, Seen)
+        assert fact.object == found
+
     @pytest.mark.parametrize("raw", [b"{", b"[]", b"3", b'{"metadata":[]}', b"\xff\xfe"])
     def test_what_is_no_object_is_an_error(self, raw: bytes) -> None:
         with pytest.raises(msgspec.MsgspecError):
@@ -189,3 +207,11 @@ def test_an_address_that_was_stored_before_the_rule_is_told_without_its_password
     ours = {"endpoint": found.object["spec"]["remoteStorage"]["endpoint"]}
     again = told(cachebackend.CACHE_BACKENDS, {**document, "status": ours})
     assert again.object["status"]["endpoint"] == ours["endpoint"]
+
+
+def test_only_what_lies_too_deep_is_cut() -> None:
+    shallow = msgspec.json.encode({"a": [{"b": "]}{["}], "c": "\\"})
+    assert depth.cut(shallow) == shallow
+    assert depth.of(msgspec.json.decode(shallow)) == 3
+    deep = b"[" * 300 + b"1" + b"]" * 300
+    assert depth.of(msgspec.json.decode(depth.cut(b'{"x":' + deep + b',"y":' + deep + b',"z":1}'))) == depth.DEEPEST
