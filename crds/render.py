@@ -379,8 +379,11 @@ def _scalar(hint: Any, said: schema.Is) -> Document:
         found["pattern"] = said.pattern
     if said.format and said.format != "duration":  # Go's durations are no format that the API server knows
         found["format"] = said.format
+    most = said.maximum
+    if most == 2**63 - 1:  # API servers keep bounds as float64, where this one is above every int64
+        found["format"], most = "int64", None
     for name, value in (
-        ("minimum", said.minimum), ("maximum", said.maximum), ("minLength", said.min_length),
+        ("minimum", said.minimum), ("maximum", most), ("minLength", said.min_length),
         ("maxLength", said.max_length),
     ):  # fmt: skip
         if value is not None:
