@@ -18,7 +18,6 @@ import ssl
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
@@ -30,20 +29,17 @@ PATIENCE = 90.0  # seconds until it must be ready: on two busy cores it has take
 #: Upstream's defaults that need what is not there: a controller that makes tokens first, a scheduler, a kubelet.
 WITHOUT = "ServiceAccount,TaintNodesByCondition,Priority,StorageObjectInUseProtection"
 
+#: Only who asked what: told once it was answered. Objects are nobody's business.
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
+}
+
 
 class RealKubeError(Exception):
     """It did not come up; the message ends with what its log says."""
-
-
-@dataclass(frozen=True)
-class Real:
-    url: str
-    etcd: str
-    ca_file: Path
-    certificate: Path
-    key: Path
-    kubeconfig: Path
-    controllers: bool
 
 
 def folder() -> Path | None:
@@ -60,50 +56,112 @@ def version() -> str:
     return asked.stdout.strip()
 
 
+class Real:
+    """`start` and `stop`; between them `down` and `up` of the API server alone, on the same etcd and port.
+
+    With `token`: whoever shows it is in system:masters; `revoke` puts another in its place. With `audit`: `refusals`
+    tells what was asked without the right to."""
+
+    def __init__(self, directory: Path, *, token: str = "", audit: bool = False) -> None:
+        self.directory, self.token = directory, token
+        self._audit = directory / "audit.log" if audit else None
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    async def start(self) -> None:
+        found = folder()
+        if found is None or not os.access(found / "etcd", os.X_OK):
+            raise RealKubeError(f"{VARIABLE} must name a folder with kube-apiserver and etcd")
+        self._bin = found
+        self.directory.mkdir(parents=True, exist_ok=True)
+        client, peer, secure = _free_ports(3)
+        authority = pki.Authority()
+        self.ca_file = authority.write(self.directory)
+        hosts = ("127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+        authority.issue(self.directory, "apiserver", hosts=hosts)
+        admin = authority.issue(self.directory, "test-admin", organization="system:masters")
+        self.certificate, self.key = admin.certificate, admin.key
+        self._signer = pki.signing_pair(self.directory, "sa")
+        self.url, self.etcd = f"https://127.0.0.1:{secure}", f"http://127.0.0.1:{client}"
+        self.kubeconfig = self.directory / "kubeconfig"
+        self.kubeconfig.write_text(json.dumps(_kubeconfig(self.url, authority.pem, admin)))
+        if self._audit is not None:
+            (self.directory / "audit.yaml").write_text(json.dumps(AUDIT))
+        self._spawn("etcd", *_etcd(self.directory, self.etcd, f"http://127.0.0.1:{peer}"))
+        await self.up()
+        (manager,) = _free_ports(1)  # asked for at the last moment: on a busy machine others take what is free
+        self.controllers = os.access(found / "kube-controller-manager", os.X_OK)
+        if self.controllers:
+            self._spawn("kube-controller-manager", *_manager(self.directory, self.kubeconfig, manager, self._signer))
+            await self._ready("kube-controller-manager", f"https://127.0.0.1:{manager}/healthz", None)
+
+    async def stop(self) -> None:
+        for name in reversed(self._running):
+            self._running[name].kill()
+            self._running[name].wait()
+
+    async def up(self) -> None:
+        more = []
+        if self.token:
+            tokens = self.directory / "tokens.csv"
+            tokens.write_text(f'{self.token},admin,admin,"system:masters"\n')
+            more += _flags(token_auth_file=tokens)
+        if self._audit is not None:
+            more += _flags(audit_policy_file=self.directory / "audit.yaml", audit_log_path=self._audit)
+        self._spawn("kube-apiserver", *_apiserver(self.directory, self.url, self.etcd, self._signer), *more)
+        await self._ready("kube-apiserver", f"{self.url}/readyz", self.ca_file)
+
+    async def down(self) -> None:
+        """By SIGKILL: what it had in memory is gone, etcd has the rest."""
+        process = self._running.pop("kube-apiserver")
+        process.kill()
+        await asyncio.to_thread(process.wait)
+
+    async def revoke(self, token: str) -> None:
+        await self.down()
+        self.token = token
+        await self.up()
+
+    async def compact(self) -> None:
+        """Every version known so far is too old: 410 for who resumes. The server keeps a window of its own in memory,
+        so it starts anew."""
+        await self.down()
+        async with aiohttp.ClientSession() as session:
+            body = {"key": base64.b64encode(b"x").decode()}
+            async with session.post(f"{self.etcd}/v3/kv/range", json=body) as answer:
+                revision = (await answer.json())["header"]["revision"]
+            async with session.post(f"{self.etcd}/v3/kv/compaction", json={"revision": revision}) as answer:
+                assert answer.status == 200, await answer.text()
+        await self.up()
+
+    def refusals(self) -> list[str]:
+        """User, verb and path of each request that was forbidden, as the audit log tells them."""
+        assert self._audit is not None, "start it with audit"
+        told = [json.loads(line) for line in self._audit.read_text().splitlines() if line.endswith("}")]
+        forbidden = [one for one in told if one["annotations"].get("authorization.k8s.io/decision") == "forbid"]
+        return [f"{one['user']['username']} cannot {one['verb']} {one['requestURI']}" for one in forbidden]
+
+    def _spawn(self, name: str, *arguments: str) -> None:
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [self._bin / name, *arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+
+    async def _ready(self, name: str, url: str, ca: Path | None) -> None:
+        def alive() -> None:
+            if (code := self._running[name].poll()) is not None:
+                raise RealKubeError(f"{name} ended with {code}:\n{_tail(self.directory, name)}")
+
+        await _until_ready(url, ca, alive, lambda: _tail(self.directory, name))
+
+
 @contextlib.asynccontextmanager
 async def running(directory: Path) -> AsyncIterator[Real]:
-    bin_ = folder()
-    if bin_ is None or not os.access(bin_ / "etcd", os.X_OK):
-        raise RealKubeError(f"{VARIABLE} must name a folder with kube-apiserver and etcd")
-    directory.mkdir(parents=True, exist_ok=True)
-    client, peer, secure, manager = _free_ports(4)
-    authority = pki.Authority()
-    ca = authority.write(directory)
-    hosts = ("127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
-    authority.issue(directory, "apiserver", hosts=hosts)
-    admin = authority.issue(directory, "test-admin", organization="system:masters")
-    signer = pki.signing_pair(directory, "sa")
-    url, etcd = f"https://127.0.0.1:{secure}", f"http://127.0.0.1:{client}"
-    kubeconfig = directory / "kubeconfig"
-    kubeconfig.write_text(json.dumps(_kubeconfig(url, authority.pem, admin)))
-    processes: list[subprocess.Popen[bytes]] = []
-
-    def start(name: str, *arguments: str) -> Callable[[], None]:
-        log = (directory / f"{name}.log").open("wb")
-        process = subprocess.Popen([bin_ / name, *arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        log.close()
-        processes.append(process)
-
-        def alive() -> None:
-            if process.poll() is not None:
-                raise RealKubeError(f"{name} ended with {process.returncode}:\n{_tail(directory, name)}")
-
-        return alive
-
+    real = Real(directory)
     try:
-        start("etcd", *_etcd(directory, etcd, f"http://127.0.0.1:{peer}"))
-        alive = start("kube-apiserver", *_apiserver(directory, url, etcd, signer))
-        await _until_ready(f"{url}/readyz", ca, alive, lambda: _tail(directory, "kube-apiserver"))
-        controllers = os.access(bin_ / "kube-controller-manager", os.X_OK)
-        if controllers:
-            alive = start("kube-controller-manager", *_manager(directory, kubeconfig, manager, signer))
-            health = f"https://127.0.0.1:{manager}/healthz"
-            await _until_ready(health, None, alive, lambda: _tail(directory, "kube-controller-manager"))
-        yield Real(url, etcd, ca, admin.certificate, admin.key, kubeconfig, controllers)
+        await real.start()
+        yield real
     finally:
-        for process in reversed(processes):
-            process.kill()
-            process.wait()
+        await real.stop()
 
 
 def _flags(**named: object) -> list[str]:

@@ -1,4 +1,5 @@
-"""A house for tests of admission: devkube in the test's process calls webhooks that are processes, over real TLS.
+"""A house for tests of admission: an API server (devkube in the test's process, or a real one) calls webhooks that are
+processes, over real TLS and as a Service.
 
 The roles run as the accounts of deploy/kubernetes, with exactly the rights that are written there: what was refused to
 them is in `house.refused`. Webhooks stand behind `house.front`, which is their Service: one of them at a time.
@@ -17,10 +18,7 @@ from typing import Any
 import aiohttp
 import yaml
 
-from devkube.access.rules import Question
 from devkube.errors import StatusError
-from devkube.options import Settings
-from devkube.server import DevKube
 from eventstore import events
 from eventstore.jetstream import connect
 from eventstore.jetstream import store as jetstream
@@ -42,30 +40,36 @@ PLURALS = {"NetworkPolicy": "networkpolicies"}
 
 
 class WebhookHouse(House):
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
+    def __init__(self, directory: Path, api: str = "devkube") -> None:
+        super().__init__(directory, api)
         self.front, self.reads = Proxy("127.0.0.1", 0), Proxy("127.0.0.1", 0)
         self.webhooks: dict[str, tuple[Controller, int]] = {}
-        self.refused: list[str] = []
+
+    @property
+    def refused(self) -> list[str]:
+        return self.api.refusals()
 
     async def start(self, *, crds: bool = True) -> None:
         await self.front.up()
-        services = {f"{SYSTEM}/warmlog-webhook": f"127.0.0.1:{self.front.port}"}
-        self.api = DevKube(Settings(directory=self.directory / "kube", webhook_services=services))
         await super().start(crds=crds)
-        # A connection for each review: every one of them meets the certificate and the replica of its moment.
-        connector = aiohttp.TCPConnector(limit=0, force_close=True)
-        self.api.admission._caller._session = aiohttp.ClientSession(connector=connector)
         self.reads.target = self.proxy.target
         await self.reads.up()
+
+    async def manifests(self) -> None:
+        """What deploy/kubernetes has, but for its workloads: the processes of a test stand for them."""
         await self.apply("namespace.yaml", "rbac.yaml", "webhook.yaml")
+        await self.connect()
+        await self.configure()
+
+    async def connect(self) -> None:
+        """The roles become the accounts of the manifests, and the Service leads to `front`."""
         for role, account in ACCOUNTS.items():
             await self._account(role, account)
-        self._listen_for_refusals()
-        await self.configure()
+        await self.api.route(f"{SYSTEM}/warmlog-webhook", self.front.port)
 
     async def configure(self) -> None:
         await self.apply("webhooks.yaml", "webhooks-kernelcache.yaml", "webhooks-kvcache.yaml")
+        await self.api.route(f"{SYSTEM}/warmlog-webhook", self.front.port)
 
     async def apply(self, *names: str) -> None:
         for name in names:
@@ -86,18 +90,6 @@ class WebhookHouse(House):
         (self.directory / f"{role}.kubeconfig").write_text(yaml.safe_dump(content))
         if role == "controller":
             self.kubeconfig = self.directory / "controller.kubeconfig"
-
-    def _listen_for_refusals(self) -> None:
-        require = self.api.authorizer.require
-
-        def listening(question: Question) -> None:
-            try:
-                require(question)
-            except StatusError as error:
-                self.refused.append(str(error))
-                raise
-
-        self.api.authorizer.require = listening  # type: ignore[method-assign]
 
     # Roles ------------------------------------------------------------------------------------------------------------
 
@@ -122,8 +114,9 @@ class WebhookHouse(House):
         return made
 
     def serve(self, name: str) -> None:
-        """The replica that the Service leads to from now on."""
+        """The replica that the Service leads to from now on, also those who are connected already."""
         self.front.target = self.webhooks[name][1]
+        self.front.cut()
 
     async def _listens(self, port: int) -> bool:
         try:
