@@ -1,7 +1,7 @@
 """Rolling engines after their cache server was replaced: who the server is now, and which Deployments to touch.
 
 The trigger is an annotation on the Pod template, as `kubectl rollout restart` writes one; it names the instance, so
-writing it twice changes nothing. The rate limit is read off our own last write.
+writing it twice changes nothing. The rate limit, and which engines are left to roll, are read off our own last writes.
 
 Rules: seed 004, status.observedServerInstance; spec/inferencecache.md section 8, "Cascade".
 """
@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from crds import core
 from crds.cachebackend import CacheBackend
+from handlers import canonical
 from handlers.cachebackend import cascade, engines, names, providers, workload
 from handlers.outcome import Intent, Key, Object, Patch
 from handlers.world.reader import Reader
@@ -38,12 +39,25 @@ def roll(world: Reader, backend: CacheBackend, status: Object) -> Rolled:
     prior = str(status.get("observedServerInstance", ""))
     current = ",".join(f"{pod.metadata.uid}:{_restarts(pod, known)}" for pod in servers)
     last = max((one.time_ns for key, _ in targets if (one := world.applied(key)) and one.verb == "patch"), default=0)
-    age = (world.now_ns - last) // SECOND if last else None
+    restarts = [_restart(key, one, current) for key, one in targets]
+    left = [one for one in restarts if not _is_done(world, one)]
+    begun = len(left) < len(restarts)
+    age = (world.now_ns - last) // SECOND if last and not begun else None
     found = cascade.judge(prior=prior, current=current, converged=_converged(known, len(servers)), last_age=age)
+    if found.cascade and left:  # the baseline moves when every engine was rolled: what failed is tried again
+        return Rolled({"observedServerInstance": prior}, tuple(left))
     fields = {"observedServerInstance": found.baseline} if found.baseline else {}
-    if found.requeue is not None:
-        return Rolled(fields, again_ns=world.now_ns + found.requeue * SECOND)
-    return Rolled(fields, tuple(_restart(key, one, current) for key, one in targets) if found.cascade else ())
+    return Rolled(fields, again_ns=0 if found.requeue is None else world.now_ns + found.requeue * SECOND)
+
+
+def _is_done(world: Reader, restart: Patch) -> bool:
+    """Whether this very restart was our last write to its Deployment."""
+    last = world.applied(restart.key)
+    return (
+        last is not None
+        and (last.verb, last.uid) == ("patch", restart.uid)
+        and last.desired == canonical.digest(restart.patch)
+    )
 
 
 def _servers(world: Reader, backend: CacheBackend, known: Known | None, pods: list[core.Pod]) -> list[core.Pod]:

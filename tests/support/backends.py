@@ -69,7 +69,7 @@ def settle(told: Teller, key: Key = KEY) -> tuple[dict[str, Any], list[str]]:
         outcome = look(told, key)
         new = told.carry_out(key, outcome)
         reasons += new
-        if not new and not any(isinstance(one, Status) for one in outcome.intents):
+        if not new and not any(isinstance(one, Status | Patch) for one in outcome.intents):
             return Reader(told.world).status(key, {}), reasons
     raise AssertionError("it never settles")
 

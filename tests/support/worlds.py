@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 
 from eventstore import events, store, subjects
-from handlers.outcome import Key, Outcome, Status, Told, event_name
+from handlers import canonical
+from handlers.outcome import Key, Outcome, Patch, Status, Told, event_name
 from handlers.world.fold import fold
 from handlers.world.state import World
 
@@ -56,11 +57,13 @@ class Teller:
         return self.tell(subjects.replica_subject(tenant, name), data)
 
     def carry_out(self, key: Key, outcome: Outcome) -> list[str]:
-        """Fold status writes and Events as the leader's effects would; the reasons of new Events."""
+        """Fold status writes, patches and Events as the leader's effects would; the reasons of new Events."""
         told = []
         for intent in outcome.intents:
             if isinstance(intent, Status):
                 self._effect("status", intent.key, key, intent.uid, {"status": intent.status})
+            elif isinstance(intent, Patch):
+                self._effect("patch", intent.key, key, intent.uid, intent.patch)
             elif isinstance(intent, Told) and event_name(intent) not in self.world.told.get(str(key), {}):
                 self._effect("event", Key("events", key.namespace, event_name(intent)), key, "", {})
                 told.append(intent.reason)
@@ -71,6 +74,6 @@ class Teller:
         effect = events.EffectApplied(
             resource_version=str(self.versions),
             verb=verb, kind=target.kind, namespace=target.namespace, name=target.name, uid=uid, body=body,
-            desired="d", position="i:1", handler="h", key=str(key), epoch=1,
+            desired=canonical.digest(body), position="i:1", handler="h", key=str(key), epoch=1,
         )  # fmt: skip
         self.tell(subjects.effect_subject(*target), effect)

@@ -4,7 +4,8 @@ import pytest
 
 from crds import core
 from handlers.cachebackend import names
-from handlers.outcome import Key
+from handlers.outcome import Key, Outcome
+from handlers.world.reader import Reader
 from tests.support.backends import (
     KEY,
     MANAGED,
@@ -12,6 +13,7 @@ from tests.support.backends import (
     change,
     deployment,
     engine,
+    look,
     owned_by,
     patches,
     replica_set,
@@ -19,6 +21,7 @@ from tests.support.backends import (
     server,
     settle,
 )
+from tests.support.worlds import SECOND, Teller
 
 
 def test_engines_are_rolled_when_their_server_was_replaced() -> None:
@@ -113,3 +116,51 @@ def test_a_backend_without_a_server_forgets_it_and_comes_back_with_a_new_baselin
     change(told, 3, **MANAGED)
     assert patches(told) == []
     assert settle(told)[0]["observedServerInstance"] == "uid-s1:0"
+
+
+def second_engine(told: Teller) -> None:
+    told.seen(core.DEPLOYMENTS, deployment(name="second", owner=[]))
+    told.seen(core.REPLICA_SETS, replica_set("rs2", "second"))
+    told.seen(core.PODS, engine("e1", owner=owned_by("ReplicaSet", "rs2")))
+
+
+def test_the_baseline_moves_only_when_every_engine_was_rolled() -> None:
+    """One that could not be patched is tried again, at once, and the others are not rolled a second time."""
+    told = rolled_world()
+    second_engine(told)
+    told.seen(core.PODS, server("s0"))
+    settle(told)
+    told.seen(core.PODS, server("s0", restarts=1))
+    outcome = look(told)
+    first, second = patches(told)
+    told.carry_out(KEY, Outcome(intents=tuple(one for one in outcome.intents if one is not second and one != second)))
+    assert Reader(told.world).status(KEY, {})["observedServerInstance"] == "uid-s0:0"
+    assert patches(told) == [second]
+    assert first.key != second.key
+    assert settle(told)[0]["observedServerInstance"] == "uid-s0:1"
+    assert patches(told) == []
+
+
+def test_a_server_that_flaps_rolls_its_engines_once_in_thirty_seconds() -> None:
+    told = rolled_world()
+    told.seen(core.PODS, server("s0"))
+    settle(told)
+    told.seen(core.PODS, server("s0", restarts=1))
+    settle(told)
+    told.seen(core.PODS, server("s0", restarts=2))
+    assert patches(told) == []
+    assert 0 < look(told).again_ns - told.world.now_ns <= 30 * SECOND
+    assert settle(told)[0]["observedServerInstance"] == "uid-s0:1"
+    told.passed(30)
+    assert [one.patch["spec"]["template"]["metadata"]["annotations"] for one in patches(told)] == [
+        {names.RESTART_TRIGGER: "uid-s0:2"}
+    ]
+
+
+def test_a_server_without_engines_moves_its_baseline_at_once() -> None:
+    told = rolled_world()
+    told.seen(core.PODS, server("s0"))
+    settle(told)
+    told.gone(core.PODS, "ml", "e0")
+    told.seen(core.PODS, server("s0", restarts=1))
+    assert settle(told)[0]["observedServerInstance"] == "uid-s0:1"
