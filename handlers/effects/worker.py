@@ -141,6 +141,7 @@ class Worker:
                     continue
                 try:
                     last = max(last, await self._one(work, intent, write, pace))
+                    pace.tries = 0  # it goes on, if slowly
                 except ClusterError as error:
                     if _refused(error):
                         await self._refuse(work, intent, write, pace, error)

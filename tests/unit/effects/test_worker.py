@@ -132,6 +132,18 @@ async def test_nobody_answers_for_one_intent_so_the_others_wait_too(rig: Any, ru
         assert rig.cluster.writes() == [("apply", KEY)]
 
 
+async def test_pauses_start_over_when_something_succeeded(rig: Any, run: Run) -> None:
+    async with run(rig):
+        await rig.there()
+        rig.toy.want(APPLY, told())
+        rig.cluster.faults = [AWAY, AWAY, AWAY, None, AWAY, AWAY, AWAY]
+        rig.look()
+        began = now()
+        while len(rig.told(events.EffectApplied)) < 2:
+            await asyncio.sleep(0.01)
+        assert now() - began < 2 * (0.25 + 0.5 + 1.0) + 0.1
+
+
 async def test_a_conflict_is_tried_again_soon_and_told_nowhere(rig: Any, run: Run) -> None:
     rig.cluster.put(KEY, {})
     rig.toy.want(status())
