@@ -65,6 +65,7 @@ An event is a [CloudEvents 1.0](https://cloudevents.io) JSON object in structure
 | `data` | as below |
 
 In subjects every byte of a name outside `A-Z a-z 0-9 -` is written as `%XX`; an absent name is `_`.
+In those of decisions and effects, a name of more than 88 such bytes is `=` and the first 32 digits of its SHA-256.
 Readers ignore attributes and fields that they do not know. A type that they do not know is skipped and counted.
 
 ```json

@@ -8,10 +8,12 @@ Rules: design.md section 2 (control log), section 3 (WARMLOG_KV).
 """
 
 import functools
+import hashlib
 from typing import NamedTuple
 
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-")
 _LONGEST = 254
+_SHORT = 88  # bytes of a token of which a subject may hold two beside the longest name of a webhook
 PARTITIONS = 64
 _PARTITION_TOKENS = frozenset(map(str, range(PARTITIONS)))
 
@@ -30,6 +32,13 @@ def escape(name: str) -> str:
     except UnicodeEncodeError:  # half a surrogate pair, as Python makes of arguments that are no UTF-8
         raise SubjectError(f"the name {name[:80]!r} is no UTF-8 text") from None
     return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in raw)
+
+
+def shortened(name: str) -> str:
+    """`escape`, or a hash where that is long: for subjects that must never be refused. `escape` writes no "=". The name
+    itself is in the event's data."""
+    token = escape(name)
+    return token if len(token) <= _SHORT else f"={hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
 def unescape(token: str) -> str:
@@ -90,12 +99,14 @@ def index_subject(shard: str) -> str:
 
 
 def admission_subject(webhook: str, namespace: str, name: str) -> str:
-    """`admission.decided`; a Pod that has no name yet is told under its generateName."""
-    return join("wl", "admission", escape(webhook), escape(namespace), escape(name))
+    """`admission.decided`; a Pod that has no name yet is told under its generateName. A reader may ask for
+    all webhooks, as "*"."""
+    return join("wl", "admission", "*" if webhook == "*" else escape(webhook), shortened(namespace), shortened(name))
 
 
 def effect_subject(group_plural: str, namespace: str, name: str) -> str:
-    return join("wl", "effect", escape(group_plural), escape(namespace), escape(name))
+    """`effect.applied` and `effect.failed`: what was written must be told, whatever its name."""
+    return join("wl", "effect", escape(group_plural), shortened(namespace), shortened(name))
 
 
 def timer_subject(handler: str) -> str:

@@ -125,7 +125,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _drop_output() -> None:
     """Nobody reads standard output any more: what is left in its buffer must not raise again at the very end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(command: str, error: Exception, code: int) -> int:

@@ -6,11 +6,10 @@ Examples:
 """
 
 import argparse
-import sys
 from typing import Final
 
 from crds import render
-from warmlog import cli, flags
+from warmlog import cli, flags, output
 
 FLAGS: Final = (flags.Flag("group", "only those of this API group"),)
 
@@ -20,5 +19,5 @@ def run(values: flags.Values, arguments: argparse.Namespace) -> int:
     if not chosen:
         groups = ", ".join(sorted({one.group for one in render.DEFINITIONS}))
         raise cli.Failure(f"there is no group {values['group']!r}; there are {groups}", cli.USAGE)
-    sys.stdout.write("---\n".join(render.page(render.definition(one)) for one in chosen))
+    output.write("---\n".join(render.page(render.definition(one)) for one in chosen))
     return 0

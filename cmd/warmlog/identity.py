@@ -21,6 +21,7 @@ from handlers.kernelcache.selection import Candidate
 from handlers.world.reader import Reader
 from handlers.world.state import World
 from warmlog import cli, flags, offline, output, systems
+from warmlog.documents import Document
 
 FLAGS: Final = (
     flags.Flag("file", "manifests (YAML or JSON); - is standard input", None, short="f"),
@@ -48,7 +49,7 @@ class Explained(msgspec.Struct, omit_defaults=True):
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:
-    given, state = offline.read(values["file"]), offline.state_of(values)
+    given, state = offline.given(values)
     pods = [one for one in given if one.kind == core.PODS]
     if not pods:
         raise cli.Failure(f"{values['file']}: there is no Pod in it; workloads' templates are not opened")
@@ -59,7 +60,7 @@ def run(values: flags.Values, arguments: argparse.Namespace) -> int:
     return cli.FAILED if any(one.identity.missing for one in found) else 0
 
 
-def explained(pod: offline.Document, world: World, namespace: str) -> Explained:
+def explained(pod: Document, world: World, namespace: str) -> Explained:
     plain = admit.bare(pod.body)
     who = identity.of(plain, pod.key.namespace)
     made = Explained(f"{pod.key.namespace}/{pod.key.name}", who)

@@ -19,7 +19,7 @@ FLAGS: Final = (*offline.FLAGS, output.FLAG)
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:
-    given, state = offline.read(values["file"]), offline.state_of(values)
+    given, state = offline.given(values)
     pods = [one for one in given if one.kind == core.PODS]
     if not pods:
         raise cli.Failure(f"{values['file']}: there is no Pod in it; workloads' templates are not opened")

@@ -4,9 +4,8 @@ The state is a set of manifests too. Everything that is not in it does not exist
 what a cluster would show.
 """
 
-import math
+import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -18,15 +17,12 @@ from handlers.admission.decision import Decision, Question, Violation
 from handlers.cachebackend.inject import Options
 from handlers.kernelcache import inject as caching
 from handlers.kvcachepool.inject import Settings
-from handlers.outcome import Key, Object
+from handlers.outcome import Object
 from handlers.world import kinds
 from handlers.world.reader import Reader
 from handlers.world.state import Known, Listed, World
-from subscribers.kubernetes.routes import ROUTES
-from warmlog import cli, flags, patching, systems
-
-#: Documents in one file; aliases of aliases would fill all memory.
-MOST_VALUES: Final = 200_000
+from warmlog import documents, flags, patching, systems
+from warmlog.documents import Document
 
 FLAGS: Final = (
     flags.Flag("file", "manifests (YAML or JSON); - is standard input", None, short="f"),
@@ -40,15 +36,6 @@ DEFAULTS: Final = caching.Options()
 POOLS: Final = Settings()
 
 
-class Document(NamedTuple):
-    """`kind` is `<plural>.<group>`, "" for one that no system knows."""
-
-    where: str
-    kind: str
-    key: Key
-    body: Object
-
-
 class Outcome(NamedTuple):
     """What became of a document: the mutated object, and every decision in order."""
 
@@ -60,115 +47,12 @@ class Outcome(NamedTuple):
         return [one for one in self.decisions if one[1].verdict == "refused"]
 
 
-def read(path: str) -> list[Document]:
-    """Documents of a file, a directory or standard input, Lists opened. Raises Failure with one line."""
-    found: list[Document] = []
-    for name, text in _texts(path):
-        try:
-            bodies = [one for one in _parsed(text) if one is not None]
-        except (yaml.YAMLError, ValueError, RecursionError, TypeError, AttributeError, LookupError) as error:
-            raise cli.Failure(f"{name}: {' '.join(str(error).split())}") from None
-        for body in bodies:
-            found += [_document(name, one) for one in _opened(name, body)]
-    return found
-
-
-def _parsed(text: str) -> list[Any]:
-    """JSON is read as JSON: YAML takes the halves of an escaped surrogate pair for two characters."""
-    if text.lstrip().startswith("{"):
-        try:
-            return [msgspec.json.decode(text)]
-        except msgspec.DecodeError:
-            pass  # YAML may begin like that too
-    return list(yaml.safe_load_all(text))
-
-
-def _opened(name: str, body: Any) -> list[Any]:
-    """What a List holds; anything else alone."""
-    if not isinstance(body, dict) or body.get("kind") != "List":
-        return [body]
-    items = body.get("items")
-    if not isinstance(items, list):
-        raise cli.Failure(f"{name}: items of a List are no list")
-    return items
-
-
-def _texts(path: str) -> Iterable[tuple[str, str]]:
-    import sys
-
-    if path == "-":
-        yield "standard input", sys.stdin.read()
-        return
-    place = Path(path)
-    files = sorted((*place.glob("*.yaml"), *place.glob("*.yml"), *place.glob("*.json"))) if place.is_dir() else [place]
-    for file in files:
-        try:
-            yield str(file), file.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise cli.Failure(f"{file}: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _document(name: str, body: Any) -> Document:
-    if not isinstance(body, dict) or not isinstance(body.get("kind"), str):
-        raise cli.Failure(f"{name}: a document is no Kubernetes object: it has no kind")
-    metadata = body.get("metadata")
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("name", metadata.get("generateName")), str):
-        raise cli.Failure(f"{name}: a {body['kind']} has neither metadata.name nor metadata.generateName")
-    _refuse_bombs(body, name)
-    kind = kind_of(str(body.get("apiVersion", "")), body["kind"])
-    route = ROUTES.get(kind)
-    namespaced = route is None or route.namespaced
-    namespace = str(metadata.get("namespace") or "default") if namespaced else ""
-    if namespaced:
-        metadata["namespace"] = namespace
-    return Document(name, kind, Key(kind, namespace, str(metadata.get("name", ""))), body)
-
-
-def _refuse_bombs(body: Any, name: str) -> None:
-    """Raises Failure for what no API server could be sent: too much, or what JSON cannot say."""
-    todo, seen = [body], 0
-    while todo:
-        value = todo.pop()
-        seen += 1
-        if seen > MOST_VALUES:
-            raise cli.Failure(f"{name}: more than {MOST_VALUES} values, or an alias of itself")
-        if isinstance(value, dict):
-            for key in value:
-                if not isinstance(key, str):
-                    raise cli.Failure(f"{name}: the key {key!r} is no string; put it in quotes")
-            todo += [*value, *value.values()]
-        elif isinstance(value, list):
-            todo += value
-        elif isinstance(value, str) and not value.isascii() and not _is_text(value):
-            raise cli.Failure(f"{name}: the string {value!r:.40} is no Unicode text")
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise cli.Failure(f"{name}: {value} is no number of JSON")
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def kind_of(api_version: str, kind: str) -> str:
-    """`<plural>.<group>` of an object, "" for a kind that nothing here knows."""
-    group = api_version.partition("/")[0] if "/" in api_version else ""
-    for one in render.DEFINITIONS:
-        if (one.group, one.kind) == (group, kind):
-            return one.name
-    plural = f"{kind.lower()}s.{group}" if group else f"{kind.lower()}s"
-    return plural if plural in ROUTES else ""
-
-
-def world_of(documents: Iterable[Document]) -> World:
+def world_of(given: Iterable[Document]) -> World:
     """A world in which exactly these objects exist."""
     world = World(incarnation="offline")
     for kind in kinds.KINDS:
         world.listed[kind] = Listed(1, kinds.KINDS[kind].shape, 0)
-    for number, one in enumerate(documents, 1):
+    for number, one in enumerate(given, 1):
         if one.kind not in kinds.KINDS:
             continue
         value, problem = kinds.decode(one.kind, schema.without_nulls(one.body))
@@ -239,8 +123,16 @@ def options_of(values: flags.Values) -> Options:
     return Options(subscriber_image=values["kvevent-subscriber-image"], server=values["policy-server-grpc-address"])
 
 
-def state_of(values: flags.Values) -> list[Document]:
-    return [one for path in values["state"].split(",") if path for one in read(path)]
+def given(values: flags.Values) -> tuple[list[Document], list[Document]]:
+    """What --file and --state hold. What of the state is there and cannot be read is told on standard error: to
+    admission it is no fact."""
+    states = [path for path in values["state"].split(",") if path]
+    documents.once(values["file"], *states)
+    found = documents.read(values["file"]), [one for path in states for one in documents.read(path)]
+    for one in found[1]:
+        if one.kind in kinds.KINDS and (problem := kinds.decode(one.kind, schema.without_nulls(one.body))[1]):
+            print(f"{one.where}: {one.body['kind']} {one.key.name} counts for nothing: {problem}", file=sys.stderr)
+    return found
 
 
 def as_yaml(body: Object) -> str:

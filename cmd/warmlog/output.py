@@ -25,8 +25,16 @@ def show(value: Any, *, form: str, human: Callable[[Any], str]) -> None:
             text = "---\n" + yaml_of(value)
         case _:
             text = human(value)
+    write(text + "\n")
+
+
+def write(text: str) -> None:
+    """Raises OutputError, or BrokenPipeError for a reader that left."""
+    if sys.stdout is None:
+        raise OutputError("standard output is closed")
     try:
-        print(text, flush=True)
+        sys.stdout.write(text)
+        sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -46,7 +46,7 @@ async def decisions(control: store.EventStore, key: Key, pod: core.Pod | None, u
     told = dict.fromkeys((key.name, prefix or f"{key.name.rpartition('-')[0]}-" if "-" in key.name else prefix))
     found = []
     for name in filter(None, told):
-        subject = f"wl.admission.*.{subjects.escape(key.namespace)}.{subjects.escape(name)}"
+        subject = subjects.admission_subject("*", key.namespace, name)
         async for batch in control.read(subject=subject):
             for stored in batch:
                 decoded = events.decode(stored)

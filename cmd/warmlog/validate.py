@@ -14,7 +14,9 @@ from typing import Final
 
 from handlers.admission.decision import Violation
 from handlers.admission.review import told
-from warmlog import cli, flags, offline, output, systems
+from handlers.outcome import Key
+from warmlog import cli, documents, flags, offline, output, systems
+from warmlog.documents import Document
 
 FLAGS: Final = (
     *offline.FLAGS,
@@ -24,11 +26,11 @@ FLAGS: Final = (
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:
-    given, state = offline.read(values["file"]), offline.state_of(values)
-    stored = {one.key: one for one in offline.read(values["old"])} if values["old"] else {}
+    given, state = offline.given(values)
     known = [one for one in given if one.kind]
     if not known:
         raise cli.Failure(f"{values['file']}: there is no kind in it that a webhook here validates")
+    stored = _stored(values, known)
     verdicts = []
     for number, document in enumerate(given):
         others = [one for at, one in enumerate(given) if at != number]
@@ -38,11 +40,24 @@ def run(values: flags.Values, arguments: argparse.Namespace) -> int:
     return cli.REFUSED if any(one["refused"] for one in verdicts) else 0
 
 
+def _stored(values: flags.Values, given: list[Document]) -> dict[Key, Document]:
+    """Raises Failure where none of them is an older form of what is given: all would be judged as new."""
+    if not values["old"]:
+        return {}
+    documents.once(values["file"], values["old"], *values["state"].split(","))
+    found = {one.key: one for one in documents.read(values["old"])}
+    if not any(one.key in found for one in given):
+        raise cli.Failure(
+            f"{values['old']}: none of its objects has kind, namespace and name of one in {values['file']}"
+        )
+    return found
+
+
 def _judge(
-    document: offline.Document,
-    others: list[offline.Document],
-    state: list[offline.Document],
-    old: offline.Document | None,
+    document: Document,
+    others: list[Document],
+    state: list[Document],
+    old: Document | None,
     values: flags.Values,
 ) -> dict[str, object]:
     name = f"{document.body['kind']}/{document.key.namespace}/{document.key.name}".replace("//", "/")

@@ -12,7 +12,7 @@ from devkube.options import Settings
 from devkube.server import DevKube
 from handlers.cachebackend.inject import Options
 from subscribers.kubernetes.routes import ROUTES
-from warmlog import offline
+from warmlog import documents, offline
 
 SAMPLES = sorted((Path(__file__).parents[2] / "deploy" / "samples").glob("*.yaml"))
 
@@ -24,20 +24,20 @@ def test_there_are_samples_of_every_kind() -> None:
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 async def test_a_sample_is_applied_and_admitted(path: Path) -> None:
-    documents = offline.read(str(path))
+    given = documents.read(str(path))
     async with DevKube(Settings()) as api:
         for crd in render.documents().values():
             await api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-        for document in documents:
+        for document in given:
             made = await applied(api, document)
             assert offline.schema_problems(document) == []
-            world = offline.world_of([one for one in documents if one is not document])
+            world = offline.world_of([one for one in given if one is not document])
             outcome = offline.admit(document._replace(body=made), world, Options())
             assert outcome.refused == []
             assert [line for _, decision in outcome.decisions for line in decision.warnings] == []
 
 
-async def applied(api: DevKube, document: offline.Document) -> dict[str, Any]:
+async def applied(api: DevKube, document: documents.Document) -> dict[str, Any]:
     """As `kubectl apply --server-side --field-validation=Strict` would."""
     definition = next((one for one in render.DEFINITIONS if one.name == document.kind), None)
     if definition is not None:

@@ -3,6 +3,7 @@
 Excluded: the commands as processes (tests/integration/test_offline_tools.py); the rules themselves (conformance).
 """
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.cachebackend.inject import Options
-from warmlog import cli, offline
+from warmlog import cli, flags, identity, inject, offline, validate
+from warmlog import documents as manifests
 
 BACKEND: dict[str, Any] = {
     "apiVersion": "inferencecache.io/v1alpha1",
@@ -39,8 +41,8 @@ def written(path: Path, *documents: Any) -> str:
     return str(path)
 
 
-def documents(tmp_path: Path, *bodies: Any) -> list[offline.Document]:
-    return offline.read(written(tmp_path / "given.yaml", *bodies))
+def documents(tmp_path: Path, *bodies: Any) -> list[manifests.Document]:
+    return manifests.read(written(tmp_path / "given.yaml", *bodies))
 
 
 def test_lists_are_opened_and_empty_documents_skipped(tmp_path: Path) -> None:
@@ -53,7 +55,7 @@ def test_a_directory_is_read_by_name_and_only_its_manifests(tmp_path: Path) -> N
     written(tmp_path / "b.yaml", POD)
     (tmp_path / "a.json").write_text(json.dumps(BACKEND))
     (tmp_path / "notes.txt").write_text("no: manifest")
-    assert [one.body["kind"] for one in offline.read(str(tmp_path))] == ["CacheBackend", "Pod"]
+    assert [one.body["kind"] for one in manifests.read(str(tmp_path))] == ["CacheBackend", "Pod"]
 
 
 def test_no_namespace_is_default(tmp_path: Path) -> None:
@@ -68,7 +70,21 @@ def test_no_namespace_is_default(tmp_path: Path) -> None:
         ("just text", "has no kind"),
         ("kind: 3", "has no kind"),
         ("kind: Pod\nmetadata: {}", "neither metadata.name nor metadata.generateName"),
-        ("kind: Pod\nmetadata: {name: 3}", "neither metadata.name nor metadata.generateName"),
+        ("kind: Pod\nmetadata: {name: 3}", "the name 3 of a Pod is no string; put it in quotes"),
+        ("kind: Pod\nmetadata: {name: x, namespace: 3}\napiVersion: v1", "the namespace 3 of x is no string"),
+        ("kind: Pod\nmetadata: {name: x}\nmetadata: {name: y}", "line 3: the key 'metadata' stands twice"),
+        ('{"kind": "Pod", "metadata": {"name": "x", "name": "y"}}', "the key 'name' stands twice"),
+        ("kind: Pod\nmetadata: {name: x}", "a Pod has no apiVersion"),
+        (
+            "kind: CacheBackend\nmetadata: {name: x}\napiVersion: inferencecache.io/v2",
+            "write inferencecache.io/v1alpha1",
+        ),
+        (
+            "kind: Pod\nmetadata: {name: x}\napiVersion: v1\nspec: 5",
+            "Pod x is no Pod: Expected `object`, got `int` - at",
+        ),
+        ("kind: Pod\nmetadata: {name: x, labels: 5}\napiVersion: v1\nspec: {containers: []}", "at `$.metadata.labels`"),
+        ("[" * 3000, "nested too deeply"),
         ("kind: List\nitems: 3", "items of a List are no list"),
         ("kind: List", "items of a List are no list"),
         ("kind: List\nitems: [3]", "has no kind"),
@@ -83,17 +99,64 @@ def test_what_is_no_manifest_is_one_line_that_names_the_file(tmp_path: Path, tex
     path = tmp_path / "given.yaml"
     path.write_text(text)
     with pytest.raises(cli.Failure) as failed:
-        offline.read(str(path))
+        manifests.read(str(path))
     assert says in str(failed.value)
     assert str(failed.value).startswith(f"{path}: ")
     assert "\n" not in str(failed.value)
+
+
+def test_a_list_of_one_kind_is_opened(tmp_path: Path) -> None:
+    """As an API server lists them: its items do not say what they are."""
+    bare = {key: value for key, value in BACKEND.items() if key not in ("kind", "apiVersion")}
+    listed = {"apiVersion": BACKEND["apiVersion"], "kind": "CacheBackendList", "metadata": {}, "items": [bare]}
+    assert documents(tmp_path, listed)[0].body == BACKEND
+
+
+def test_merged_keys_stand_once(tmp_path: Path) -> None:
+    (tmp_path / "given.yaml").write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: &m {name: a}\ndata: {<<: *m, name: b}\n"
+    )
+    assert manifests.read(str(tmp_path / "given.yaml"))[0].body["data"] == {"name": "b"}
+
+
+@pytest.mark.parametrize("tool", [inject, validate, identity])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"file": ""}, "a path is empty"),
+        ({"file": "-", "state": "-"}, "standard input is read once"),
+        ({"file": "-", "state": "a.yaml,-"}, "standard input is read once"),
+    ],
+)
+def test_paths_that_cannot_be_meant(tool: Any, words: dict[str, str], says: str) -> None:
+    with pytest.raises(flags.UsageError, match=says):
+        tool.run(resolved(tool, **words), None)
+
+
+def resolved(tool: Any, **words: str) -> flags.Values:
+    environ = {f"WARMLOG_{name.upper()}": value for name, value in words.items()}
+    return flags.resolve(argparse.Namespace(), tool.FLAGS, environ)
+
+
+def test_an_old_form_of_something_else_is_not_taken_for_none(tmp_path: Path) -> None:
+    new, old = written(tmp_path / "new.yaml", BACKEND), written(tmp_path / "old.yaml", POD)
+    with pytest.raises(
+        cli.Failure, match=r"old\.yaml: none of its objects has kind, namespace and name of one in .*new"
+    ):
+        validate.run(resolved(validate, file=new, old=old), argparse.Namespace())
+
+
+def test_what_the_state_cannot_tell_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pod, state = written(tmp_path / "pod.yaml", POD), written(tmp_path / "state.yaml", {**BACKEND, "spec": 5})
+    assert inject.run(resolved(inject, file=pod, state=state), argparse.Namespace()) == 0
+    assert "state.yaml: CacheBackend kv counts for nothing: Expected `object`, got `int`" in capsys.readouterr().err
 
 
 def test_bytes_that_are_no_text_and_files_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "given.yaml").write_bytes(b"\xff\xfe\x00")
     for path, says in (("given.yaml", "utf-8"), ("absent.yaml", "No such file")):
         with pytest.raises(cli.Failure, match=says):
-            offline.read(str(tmp_path / path))
+            manifests.read(str(tmp_path / path))
 
 
 def test_a_pod_is_wired_to_the_backend_of_the_state(tmp_path: Path) -> None:
@@ -126,7 +189,7 @@ def test_json_escapes_are_one_character(tmp_path: Path) -> None:
     (tmp_path / "given.json").write_text(
         json.dumps({**POD, "metadata": {**POD["metadata"], "annotations": {"a": "😀"}}})
     )
-    (pod,) = offline.read(str(tmp_path / "given.json"))
+    (pod,) = manifests.read(str(tmp_path / "given.json"))
     assert pod.body["metadata"]["annotations"] == {"a": "😀"}
 
 
@@ -140,7 +203,7 @@ def test_any_shape_is_read_or_refused_in_one_line(
     )
     lines = []
     try:
-        for one in offline.read(str(path)):
+        for one in manifests.read(str(path)):
             if not offline.schema_problems(one):
                 offline.admit(offline.defaulted(one), offline.world_of([one]), Options())
     except cli.Failure as failed:

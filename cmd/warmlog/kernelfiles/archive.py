@@ -8,6 +8,8 @@ Rules: POSIX.1-2017, pax Interchange Format; OCI image layers.
 """
 
 import gzip
+import os
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final, NamedTuple
@@ -66,7 +68,7 @@ class Archive:
         return path[len(self.inside) + 1 :] if path.startswith(f"{self.inside}/") else ""
 
     def _members(self) -> Iterator[Member]:
-        with open(self.path, "rb") as file:
+        with _opened(self.path) as file:
             packed = file.read(2) == _GZIP
             file.seek(0)
             # Room for every header and the padding of every file, beside the bytes themselves.
@@ -76,6 +78,15 @@ class Archive:
                 yield from _members(stream, self.limits)
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise Refused(f"the archive is broken: {error}") from None
+
+
+def _opened(path: str) -> BinaryIO:
+    """A pipe would be waited for, before any deadline."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise Refused(f"{path} is no file")
+    return os.fdopen(file, "rb")
 
 
 class _Bounded:

@@ -135,6 +135,17 @@ async def test_a_fresh_world_answers_alone(house: House) -> None:
     assert house.log[0].stored.subject == "wl.admission.mpod%2Einferencecache%2Eio.ml.qwen-7f9c8d7b6-"
 
 
+@pytest.mark.parametrize("name", ["a" * 253, "a." * 126 + "a", "é" * 250])
+async def test_a_long_name_is_answered_and_told_like_any_other(house: House, name: str) -> None:
+    """Subjects are shorter than names may be."""
+    house.seen(BACKEND)
+    document = {**reviews.ENGINE, "metadata": {**reviews.ENGINE["metadata"], "generateName": name}}
+    assert (await house.ask(document=document))["patchType"] == "JSONPatch"
+    assert house.decided[0].generate_name == name
+    assert house.log[0].stored.subject == subjects.admission_subject("mpod.inferencecache.io", "ml", name)
+    assert len(house.log[0].stored.subject) <= 254
+
+
 async def test_the_second_pod_of_a_template_gets_what_the_first_got(house: House) -> None:
     """Answered from what is remembered: the answer differs in its uid alone, the event in nothing else either."""
     house.seen(BACKEND)

@@ -25,6 +25,7 @@ from handlers.outcome import Key
 from handlers.world.reader import Reader
 from tests.support import kernelcaches as kc
 from tests.support import kvpools
+from warmlog import documents as manifests
 from warmlog import offline, patching, systems
 
 Object = dict[str, Any]
@@ -88,10 +89,10 @@ def state(*documents: Object) -> Reader:
     }
     found = []
     for one in (text, *kvpools.STORE, *documents):
-        kind = offline.kind_of(one["apiVersion"], one["kind"])
+        kind = manifests.kind_of(one["apiVersion"], one["kind"])
         metadata = one["metadata"]
         key = Key(kind, metadata.get("namespace", ""), metadata["name"])
-        found.append(offline.Document("test", kind, key, copy.deepcopy(one)))
+        found.append(manifests.Document("test", kind, key, copy.deepcopy(one)))
     return Reader(offline.world_of(found))
 
 

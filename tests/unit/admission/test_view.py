@@ -125,3 +125,13 @@ def test_replacements_of_the_same_are_dropped_unless_places_have_shifted() -> No
 def test_a_patch_leads_from_one_to_the_other(before: Any, after: Any) -> None:
     wrapped = {"x": before}, {"x": after}
     assert json_patch(wrapped[0], patches.diff(*wrapped)) == wrapped[1]
+
+
+def test_a_variable_whose_name_is_no_name_hides_its_value() -> None:
+    """Custom resources come to mutating webhooks before their schema is judged."""
+    names: tuple[Any, ...] = ({}, [], None, 5)
+    for name in names:
+        made = view(
+            {"spec": {"containers": [{"env": [{"name": name, "value": "hunter2"}]}]}}, Allow(env=frozenset("A"))
+        )
+        assert made.object["spec"]["containers"][0]["env"] == [{"name": name, "value": "⟦1⟧"}]

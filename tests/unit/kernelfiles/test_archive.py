@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,13 @@ def test_a_good_archive_is_read(tmp_path: Path, form: int, packed: bool) -> None
     entries = {one.path: one for one in Archive(str(path), TREE).entries(Limits())}
     assert entries[long].executable
     assert entries["a"].directory  # of which the archive has no entry of its own
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(Refused, match=f"{path} is no file"):
+            Archive(str(path), TREE).has("x")
 
 
 _PART = st.text(
