@@ -5,7 +5,7 @@ import time
 
 from crds import core
 from eventstore import events
-from tests.support.controllerhouse import DURATION, LEASE, House, condition, matched, until
+from tests.support.controllerhouse import DURATION, LEASE, House, matched, underway, until
 
 
 async def both(house: House) -> None:
@@ -18,11 +18,11 @@ async def test_a_killed_leader_is_followed_by_the_other(house: House) -> None:
     await both(house)
     leader = await house.leader()
     await house.cache("a")
-    await house.status("a", condition("Ready", "RolloutInProgress"))
+    await house.status("a", underway)
     await leader.kill()
     await house.pod("p", serve="a")
     await house.cache("b")
-    took = await house.status("b", condition("Ready", "RolloutInProgress"))
+    took = await house.status("b", underway)
     assert took < DURATION + 5
     await house.status("a", matched(1), within=6)
     await house.audit()
@@ -36,7 +36,7 @@ async def test_one_killed_in_the_middle_of_many_writes_leaves_none_doubled_or_lo
         if number == 8:
             await leader.kill()
     for number in range(12):
-        await house.status(f"c{number}", condition("Ready", "RolloutInProgress"))
+        await house.status(f"c{number}", underway)
     await house.audit()
     assert len(await house.all_of(core.DEPLOYMENTS)) == 12
 
@@ -49,7 +49,7 @@ async def test_a_leader_that_is_told_to_end_gives_the_lease_up_at_once(house: Ho
     await house.leader(other_than=leader.name)
     assert time.monotonic() - began < DURATION
     await house.cache("a")
-    await house.status("a", condition("Ready", "RolloutInProgress"))
+    await house.status("a", underway)
     await house.audit()
 
 
@@ -89,7 +89,7 @@ async def test_a_stolen_lease_deposes_and_comes_back(house: House) -> None:
     await house.leader()
     assert time.monotonic() - began < 2 + 5
     await house.cache("a")
-    await house.status("a", condition("Ready", "RolloutInProgress"))
+    await house.status("a", underway)
     await house.audit()
     elected = [one.data.epoch for one in await house.told() if isinstance(one.data, events.LeaderElected)]
     assert elected == [epoch, epoch + 2]
@@ -102,7 +102,7 @@ async def test_a_deleted_lease_gives_a_higher_epoch(house: House) -> None:
         await house.api.request("DELETE", LEASE)
         await asyncio.sleep(1)
     await house.cache("a")
-    await house.status("a", condition("Ready", "RolloutInProgress"))
+    await house.status("a", underway)
     await house.audit()
     elected = [one.data.epoch for one in await house.told() if isinstance(one.data, events.LeaderElected)]
     assert elected == [1, 2, 3]

@@ -9,7 +9,7 @@ from crds import core
 from eventstore import events
 from handlers.world.state import World
 from tests.support import houseapi
-from tests.support.controllerhouse import DURATION, House, condition, matched, until
+from tests.support.controllerhouse import DURATION, House, matched, underway, until
 
 SOON = 5.0
 #: A Lease that could not be renewed is taken again after its duration, by whoever looks first.
@@ -32,7 +32,7 @@ async def changed(house: House) -> None:
 
 
 async def right(house: House, within: float) -> None:
-    await house.status("b", condition("Ready", "RolloutInProgress"), within=within)
+    await house.status("b", underway, within=within)
     await house.status("a", matched(3), within=6)
     world = await house.audit()
     assert engines(world) == ["p1", "p2", "p3"]
@@ -83,7 +83,7 @@ async def test_an_api_that_is_slow_and_refuses_now_and_then(house: House) -> Non
         house.api.faults.fail(503, verb=verb, count=2)
         house.api.faults.fail(429, verb=verb, count=1, retry_after=1)
     await changed(house)
-    await house.status("b", condition("Ready", "RolloutInProgress"), within=20)
+    await house.status("b", underway, within=20)
     house.api.faults.clear()
     await right(house, SOON)
 
@@ -101,7 +101,7 @@ async def test_an_api_that_lost_everything(house: House) -> None:
     await house.install()
     await house.cache("b")
     await house.proxy.up()
-    await house.status("b", condition("Ready", "RolloutInProgress"), within=AGAIN + 5)
+    await house.status("b", underway, within=AGAIN + 5)
     world = await house.audit()
     assert engines(world) == []
 

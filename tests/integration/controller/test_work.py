@@ -7,14 +7,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from crds import cachebackend, core
 from eventstore import events
-from tests.support.controllerhouse import SPACE, House, condition, matched, path, until
+from tests.support.controllerhouse import SPACE, House, matched, path, underway, until
 
 
 async def test_a_backend_becomes_a_workload_and_a_status(house: House) -> None:
     await house.controller()
     await house.leader()
     await house.cache("a")
-    await house.status("a", condition("Ready", "RolloutInProgress"))
+    await house.status("a", underway)
     deployment = await house.get(core.DEPLOYMENTS, "a")
     service = await house.get(core.SERVICES, "a")
     assert deployment is not None
@@ -79,7 +79,7 @@ async def test_a_foreign_service_of_the_name_is_left_alone_and_the_status_is_wri
     await house.api.request("POST", path(core.SERVICES), body)
     await house.controller()
     await house.cache("a")
-    await house.status("a", condition("Ready", "RolloutInProgress"))
+    await house.status("a", underway)
     service = await house.get(core.SERVICES, "a")
     assert service is not None
     assert service["spec"]["selector"] == {"somebody": "else"}
@@ -97,7 +97,7 @@ async def test_kinds_that_are_installed_later_are_found(empty_house: House) -> N
     await until(missed)
     await empty_house.install()
     await empty_house.cache("a")
-    assert await empty_house.status("a", condition("Ready", "RolloutInProgress")) < 6
+    assert await empty_house.status("a", underway) < 6
     await empty_house.audit()
     assert "Traceback" not in controller.said()
 
@@ -105,10 +105,10 @@ async def test_kinds_that_are_installed_later_are_found(empty_house: House) -> N
 async def test_a_backend_that_goes_takes_its_workload_along(house: House) -> None:
     await house.controller()
     await house.cache("a")
-    await house.status("a", condition("Ready", "RolloutInProgress"))
+    await house.status("a", underway)
     await house.delete(cachebackend.CACHE_BACKENDS, "a")
     await house.cache("b")
-    await house.status("b", condition("Ready", "RolloutInProgress"))
+    await house.status("b", underway)
     await house.audit()
     assert [one["metadata"]["name"] for one in await house.all_of(cachebackend.CACHE_BACKENDS)] == ["b"]
 
@@ -117,7 +117,7 @@ async def test_metrics_and_readiness_say_who_leads_and_what_was_done(house: Hous
     controller = await house.controller()
     await house.leader()
     await house.cache("a")
-    await house.status("a", condition("Ready", "RolloutInProgress"))
+    await house.status("a", underway)
     await house.audit()
     found = {
         (one.name, *one.labels.values()): one.value
