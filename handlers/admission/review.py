@@ -71,6 +71,8 @@ def read(body: bytes) -> Request:
         raise Malformed(f"no AdmissionReview: {error}") from None
     if review.api_version != _API["apiVersion"]:
         raise Malformed(f"apiVersion {review.api_version[:60]!r} is not spoken here, admission.k8s.io/v1 is")
+    if not review.request.uid:  # answers are known by it
+        raise Malformed("no AdmissionReview: request.uid is empty")
     return review.request
 
 

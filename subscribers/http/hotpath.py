@@ -73,8 +73,13 @@ class Listener:
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, which differs from the given one when that was 0. Raises ListenError."""
         self.attach(asyncio.get_running_loop())
+        # A client that does not finish its handshake is no connection yet, and counted nowhere.
+        patience = self.limits.head_seconds if self._tls is not None else None
         try:
-            self._server = await self.loop.create_server(self.connect, host, port, backlog=1024, ssl=self._tls)
+            self._server = await self.loop.create_server(
+                self.connect, host, port, backlog=1024, ssl=self._tls,
+                ssl_handshake_timeout=patience, ssl_shutdown_timeout=patience,
+            )  # fmt: skip
         except OSError as error:
             self.detach()
             raise ListenError(

@@ -5,7 +5,7 @@ its handler gives a future. Whatever the client sends meanwhile waits behind it,
 API servers use one connection per review at a time, so nothing waits in practice.
 
     POST <path of a webhook>    the AdmissionReview's answer
-    any other path              404; another method 405; no review 400; each with one line
+    any other path              404; another method 405; no review 400; no room 503; each with one line
 
 Not here: what is answered (admission), certificates (whoever owns the SSLContext may load new ones at any time).
 
@@ -31,6 +31,10 @@ log = structlog.get_logger(__name__)
 #: The largest object that an API server takes is 3 MiB; an update sends two of them.
 LARGEST: Final = 16 * 1024 * 1024
 LIMITS: Final = connection.Limits(body=LARGEST, connections=4096, idle_seconds=120.0)
+#: Bytes of large reviews that are received or answered at one time, of all clients together. Anybody in the cluster may
+#: send some, and whoever has no memory left answers nobody. What most reviews need is always there.
+ROOM: Final = 256 * 1024 * 1024
+SMALL: Final = 64 * 1024
 #: Observed with the seconds from a review's last byte to its answer.
 Timed = Callable[[float], None]
 
@@ -108,13 +112,40 @@ class Routes(routes.Routes):
         return handler
 
 
+class Room:
+    """What all connections may hold together of large reviews."""
+
+    def __init__(self, size: int) -> None:
+        self.left = size
+
+    def take(self, size: int) -> bool:
+        if size > self.left:
+            return False
+        self.left -= size
+        return True
+
+
 class Connection(connection.Connection):
     """One client; nothing after a review is answered before the review is."""
 
-    def __init__(self, owner: connection.Owner) -> None:
+    def __init__(self, owner: "Listener") -> None:
         super().__init__(owner)
         self._asked: asyncio.Task[replies.Reply] | None = None
         self._is_lost = False
+        self._room = owner.room
+        self._held = 0  # of that room
+
+    def on_body(self, piece: bytes) -> None:
+        if self.stage is connection.Stage.BODY and self._body_bytes + len(piece) > SMALL:
+            if not self._room.take(len(piece)):
+                self._refuse(replies.error(503, "too many large reviews; try again", extra=b"retry-after: 1\r\n"))
+                return
+            self._held += len(piece)
+        super().on_body(piece)
+
+    def _let_go(self) -> None:
+        self._room.left += self._held
+        self._held = 0
 
     def _in_order(self, item: connection.Item | bytes) -> None:
         if self._asked is not None:
@@ -131,9 +162,12 @@ class Connection(connection.Connection):
             self._asked.add_done_callback(lambda task: self._replied(item, task))
         else:
             super()._answer(item)
+            if not self._queue:
+                self._let_go()
 
     def _replied(self, item: connection.Item, task: "asyncio.Task[replies.Reply]") -> None:
         self._asked = None
+        self._let_go()
         if self._is_lost or task.cancelled():
             return
         reply = task.result()
@@ -164,6 +198,8 @@ class Connection(connection.Connection):
     def connection_lost(self, error: Exception | None) -> None:
         self._is_lost = True
         super().connection_lost(error)
+        if self._asked is None:  # else its review is still held
+            self._let_go()
 
 
 class Listener(hotpath.Listener):
@@ -171,6 +207,7 @@ class Listener(hotpath.Listener):
 
     def __init__(self, request_routes: Routes, tls: ssl.SSLContext, *, meter: hotpath.Meter | None = None) -> None:
         super().__init__(request_routes, limits=LIMITS, meter=meter, tls=tls)
+        self.room = Room(ROOM)
 
     def connect(self) -> Connection:
         return Connection(self)

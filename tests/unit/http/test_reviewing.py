@@ -73,8 +73,10 @@ class Client:
         self.connection.connection_made(self.transport)
 
     async def send(self, data: bytes) -> None:
-        self.connection.get_buffer(-1)[: len(data)] = data
-        self.connection.buffer_updated(len(data))
+        buffer = self.connection.get_buffer(-1)
+        for piece in (data[at : at + len(buffer)] for at in range(0, len(data), len(buffer))):
+            buffer[: len(piece)] = piece
+            self.connection.buffer_updated(len(piece))
         await self.turn()
 
     async def turn(self) -> None:
@@ -183,3 +185,41 @@ async def test_refusals_say_what_is_wrong(request_: bytes, code: int, told: byte
     assert client.codes == [code]
     assert told in client.transport.sent
     assert b"secret detail" not in client.transport.sent
+
+
+LARGE = 3 * reviewing.SMALL
+
+
+async def test_all_clients_together_may_hold_so_much_and_what_ends_is_given_back() -> None:
+    client = Client()
+    room = client.listener.room
+    room.left = LARGE
+    await client.send(post(b"x" * LARGE))
+    left = room.left
+    assert left < reviewing.SMALL + 200
+    other = Client()
+    other.listener.room = room
+    other.connection = other.listener.connect()
+    other.connection.connection_made(other.transport)
+    await other.send(post(b"small"))
+    await other.answer(0, b"1")
+    await other.send(post(b"y" * LARGE))
+    assert (other.codes, other.bodies) == ([200, 503], [b"1", b'{"error":"too many large reviews; try again"}\n'])
+    other.connection.connection_lost(None)
+    assert room.left == left
+    await client.answer(0, b"1")
+    assert room.left == LARGE
+
+
+@pytest.mark.parametrize(
+    "sent", [post(b"x" * LARGE)[:-10], post(b"x" * LARGE, b"/nothing"), post(b"bad"), post(b"x" * LARGE)]
+)
+async def test_whatever_becomes_of_a_review_its_room_is_given_back(sent: bytes) -> None:
+    client = Client()
+    whole = client.listener.room.left
+    await client.send(sent)
+    client.connection.connection_lost(None)
+    if client.desk.waiting:
+        assert client.listener.room.left < whole  # it is still being answered
+        await client.answer(0, b"1")
+    assert client.listener.room.left == whole
