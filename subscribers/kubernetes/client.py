@@ -157,11 +157,12 @@ class Client:
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:  # fmt: skip
         await self._look()
+        api = self._api
         headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type
         try:
-            response: aiohttp.ClientResponse = await self._api.call_api(
+            response: aiohttp.ClientResponse = await api.call_api(
                 path,
                 method,
                 query_params=list((query or {}).items()),
@@ -175,6 +176,10 @@ class Client:
             if isinstance(error, aiohttp.ClientSSLError):
                 self._looked = 0.0  # perhaps the authority is another one by now
             raise _unanswered(error) from error
+        except (AssertionError, RuntimeError) as error:  # what aiohttp says when its session is closed meanwhile
+            if api is self._api:
+                raise
+            raise ClusterError(0, "NoAnswer", "the connection was made anew on the way") from error
         return response
 
     async def _look(self) -> None:

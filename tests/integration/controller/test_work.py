@@ -126,7 +126,8 @@ async def test_metrics_and_readiness_say_who_leads_and_what_was_done(house: Hous
     }
     assert found["warmlog_leader_leads",] == found["warmlog_leader_epoch",] == 1
     assert found["warmlog_effect_writes_total", "apply", "applied"] == 2
-    assert found["warmlog_effect_writes_total", "event", "applied"] == 1
+    told = [one for one in await house.effects() if one.verb == "event"]
+    assert found["warmlog_effect_writes_total", "event", "applied"] == len(told) >= 1
     assert found["warmlog_world_objects", core.DEPLOYMENTS] == 1
     assert found["warmlog_watch_lists_total", core.PODS] == 1
     assert found["warmlog_watch_silence_seconds", core.PODS] < 60
