@@ -1,5 +1,7 @@
-"""What an API server makes of Kernel Cache's CRDs: what it refuses, what stays as it is, what kubectl shows of it."""
+"""What an API server makes of Kernel Cache's CRDs: what it refuses, what stays as it is, what kubectl shows of it.
+devkube always, a real one where there is one; one server for all tests, emptied after each."""
 
+import asyncio
 import copy
 import json
 from collections.abc import AsyncIterator
@@ -7,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from crds import render
 from devkube.errors import StatusError
-from devkube.options import Settings
-from devkube.server import DevKube
+from tests.support import houseapi
 from tests.support import kernelcaches as kc
+from tests.support.houseapi import Api
 from tests.support.kubectl import Kubectl
 
 Object = dict[str, Any]
@@ -21,12 +24,39 @@ CACHES, CAPTURES = (f"{ROOT}/namespaces/default/{one}" for one in ("kernelcaches
 GROUPS, NODES = (f"{ROOT}/{one}" for one in ("kernelcachenodegroups", "kernelcachenodes"))
 
 
-@pytest.fixture
-async def api() -> AsyncIterator[DevKube]:
-    async with DevKube(Settings()) as made:
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=houseapi.names())
+async def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
+    made = houseapi.made(request.param, tmp_path_factory.mktemp(request.param))
+    try:
+        await made.start()
         for crd in render.documents().values():
             await made.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        await _served(made)
         yield made
+    finally:
+        await made.stop()
+
+
+async def _served(api: Api) -> None:
+    """A real server needs a moment to serve what it was told of."""
+    async with asyncio.timeout(20):
+        for path in (CACHES, CAPTURES, GROUPS, NODES):
+            while True:
+                try:
+                    await api.request("GET", path)
+                    break
+                except StatusError:
+                    await asyncio.sleep(0.1)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def api(server: Api) -> AsyncIterator[Api]:
+    yield server
+    for path in (CACHES, CAPTURES, GROUPS, NODES):
+        await server.request("DELETE", path)
 
 
 def document(kind: str, spec: Object | None, name: str = "one") -> Object:
@@ -45,7 +75,7 @@ def capture(**spec: Any) -> Object:
     return document("KernelCacheCapture", {"sourceRef": {"kind": "InferenceService", "name": "chat"}, **spec})
 
 
-async def refused(api: DevKube, verb: str, path: str, body: Object) -> str:
+async def refused(api: Api, verb: str, path: str, body: Object) -> str:
     with pytest.raises(StatusError) as error:
         await api.request(verb, path, body)
     return str(error.value)
@@ -73,12 +103,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_what_is_refused(api: DevKube, name: str) -> None:
+async def test_what_is_refused(api: Api, name: str) -> None:
     path, body, field = REFUSED[name]
     assert field in await refused(api, "POST", path, body)
 
 
-async def test_defaults_and_what_may_change(api: DevKube) -> None:
+async def test_defaults_and_what_may_change(api: Api) -> None:
     made = await api.request("POST", CACHES, cache(cachePaths=[{"containerPath": "/kc"}]))
     assert made["spec"]["mountType"] == "oci"
     assert made["spec"]["artifact"]["cachePaths"][0]["ociPath"] == "io.vllm.cache"
@@ -92,13 +122,13 @@ async def test_defaults_and_what_may_change(api: DevKube) -> None:
     assert (await api.request("PUT", f"{CACHES}/one", made))["spec"]["nodeGroupRef"] == {"name": "h100"}
 
 
-async def test_a_capture_keeps_its_source(api: DevKube) -> None:
+async def test_a_capture_keeps_its_source(api: Api) -> None:
     made = await api.request("POST", CAPTURES, capture())
     made["spec"]["sourceRef"]["name"] = "other"
     assert "sourceRef is immutable" in await refused(api, "PUT", f"{CAPTURES}/one", made)
 
 
-async def test_statuses_are_kept(api: DevKube) -> None:
+async def test_statuses_are_kept(api: Api) -> None:
     """What agents and controllers will write."""
     held = kc.node(
         "one", kc.cache("one", kc.pod()), accelerators=[{"product": "H100", "arch": "sm_90"}], cpuArch="amd64"
@@ -120,7 +150,7 @@ async def test_statuses_are_kept(api: DevKube) -> None:
     assert "status.phase" in await refused(api, "PUT", f"{CAPTURES}/one/status", made)
 
 
-async def test_what_kubectl_shows(api: DevKube, tmp_path: Path) -> None:
+async def test_what_kubectl_shows(api: Api, tmp_path: Path) -> None:
     """The short names and columns of the contract, and the fields that its documents print."""
     tool = Kubectl(api.kubeconfig, tmp_path)
 
