@@ -107,6 +107,7 @@ class Real:
             more += _flags(token_auth_file=tokens)
         if self._audit is not None:
             more += _flags(audit_policy_file=self.directory / "audit.yaml", audit_log_path=self._audit)
+            more += _flags(enable_admission_plugins="OwnerReferencesPermissionEnforcement")  # as on OpenShift
         self._spawn("kube-apiserver", *_apiserver(self.directory, self.url, self.etcd, self._signer), *more)
         await self._ready("kube-apiserver", f"{self.url}/readyz", self.ca_file)
 

@@ -15,6 +15,7 @@ class Proxy:
         self._flows = asyncio.Event()
         self._flows.set()
         self._open: set[asyncio.StreamWriter] = set()
+        self._clients: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -45,6 +46,15 @@ class Proxy:
         for writer in list(self._open):
             writer.transport.abort()
 
+    async def hang_up(self) -> None:
+        """Whoever is connected now is told so in order, and has noticed when this returns: it connects anew."""
+        for writer in list(self._clients):
+            with contextlib.suppress(OSError):
+                writer.write_eof()
+        async with asyncio.timeout(5):
+            while self._clients:
+                await asyncio.sleep(0.005)
+
     def freeze(self) -> None:
         """Connections are taken and stay open, and nothing comes any more."""
         self._flows.clear()
@@ -65,6 +75,7 @@ class Proxy:
             writer.transport.abort()
             return
         self._open |= {writer, back}
+        self._clients.add(writer)
         tasks = [
             asyncio.ensure_future(_copy(reader, back, flows)),
             asyncio.ensure_future(_copy(there, writer, flows)),
@@ -77,6 +88,7 @@ class Proxy:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._tasks.difference_update(tasks)
+            self._clients.discard(writer)
             for one in (writer, back):
                 self._open.discard(one)
                 one.transport.abort()

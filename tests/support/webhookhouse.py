@@ -108,15 +108,15 @@ class WebhookHouse(House):
         made = Controller(f"webhook-{name}", process, output)
         self.webhooks[name] = made, port
         self.controllers[made.name] = made  # ended with the house
-        self.serve(name)
+        await self.serve(name)
         if wait:
             await self.until(lambda: self._listens(port), f"{name} listens: {made.said}")
         return made
 
-    def serve(self, name: str) -> None:
+    async def serve(self, name: str) -> None:
         """The replica that the Service leads to from now on, also those who are connected already."""
         self.front.target = self.webhooks[name][1]
-        self.front.cut()
+        await self.front.hang_up()
 
     async def _listens(self, port: int) -> bool:
         try:

@@ -105,13 +105,13 @@ async def test_a_second_call_may_be_answered_by_another_replica(house: WebhookHo
     """Another webhook changes the Pod after us, so we are called again: nothing is injected twice, on any replica."""
     await house.ready()
     await house.webhook("two")
-    house.serve("one")
+    await house.serve("one")
     await house.api.request("POST", BACKENDS, backend("kv"))
     async with kubehook.serving() as hook:
         sidecar = {"op": "add", "path": "/spec/containers/-", "value": {"name": "mesh", "image": "mesh:1"}}
 
-        def adding(review: dict[str, Any]) -> dict[str, Any]:
-            house.serve("two")
+        async def adding(review: dict[str, Any]) -> dict[str, Any]:
+            await house.serve("two")
             return kubehook.patched(sidecar)(review)  # type: ignore[return-value]
 
         hook.answer["/z-mesh"] = adding
