@@ -121,7 +121,7 @@ def _observed(
         timeout=(timeout or 0) // SECOND or readiness.DEFAULT_TIMEOUT,
         annotations=backend.metadata.annotations,
         rollout=_rollout(live.deployment, spec) if mine and mode == "Managed" else None,
-        foreign=live.deployment is not None and not mine,
+        foreign=_foreign(live, backend) if mode == "Managed" else "",
         provider=storage.provider if storage else "",
         endpoint=storage.endpoint if storage else "",
         had_server=bool(before.get("endpoint") or before.get("observedServerInstance")),
@@ -130,6 +130,14 @@ def _observed(
         first_event=moments.seconds(before.get("firstKVEventObservedAt")),
         last_event=moments.seconds((index or {}).get("lastEventAt")),
     )
+
+
+def _foreign(live: workload.Live, backend: CacheBackend) -> str:
+    """The kind of which somebody else has an object of the name; without its own a tier cannot be reached."""
+    for kind, known in (("Deployment", live.deployment), ("Service", live.service)):
+        if known is not None and not workload.owned(known, backend):
+            return kind
+    return ""
 
 
 def _rollout(known: Known | None, spec: cachebackend.CacheBackendSpec) -> readiness.Rollout | None:

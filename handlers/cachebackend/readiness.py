@@ -36,7 +36,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     timeout: int = DEFAULT_TIMEOUT
     annotations: dict[str, str] = {}
     rollout: Rollout | None = None  # None: there is no Deployment of ours
-    foreign: bool = False  # somebody else's Deployment has the name
+    foreign: str = ""  # Deployment or Service, where somebody else's has the name
     provider: str = ""
     endpoint: str = ""  # External: what the spec says
     had_server: bool = False  # its status still shows an endpoint or a server instance
@@ -107,9 +107,9 @@ def downgraded(assessed: Assessed, reason: str, message: str) -> Assessed:
     return msgspec.structs.replace(assessed, conditions=changed)
 
 
-def _workload(rollout: Rollout | None, *, foreign: bool) -> State:
+def _workload(rollout: Rollout | None, *, foreign: str) -> State:
     if foreign:
-        return State(False, "RolloutInProgress", "a Deployment of this name belongs to somebody else; it is left alone")
+        return State(False, "RolloutInProgress", f"a {foreign} of this name belongs to somebody else; it is left alone")
     if rollout is None:
         return State(False, "RolloutInProgress", "the workload is not there yet")
     desired, updated, available, generation, observed = rollout

@@ -193,6 +193,17 @@ def test_a_foreign_deployment_of_the_name_is_named() -> None:
     assert "somebody else" in ready["message"]
 
 
+def test_a_tier_behind_somebody_else_s_service_is_not_ready() -> None:
+    told = teller()
+    told.seen(KEY.kind, backend(**MANAGED))
+    told.seen(core.DEPLOYMENTS, deployment())
+    told.seen(core.SERVICES, service(owner=[]))
+    status, _ = settle(told)
+    (ready,) = [one for one in status["conditions"] if one["type"] == "Ready"]
+    assert (ready["status"], ready["reason"]) == ("False", "RolloutInProgress")
+    assert ready["message"] == "a Service of this name belongs to somebody else; it is left alone"
+
+
 def test_more_replicas_are_waited_for_from_the_moment_they_are_asked_for() -> None:
     told = teller()
     told.seen(core.DEPLOYMENTS, deployment())
