@@ -31,6 +31,7 @@ class Release(NamedTuple):
     until: str
     releases: int
     files: dict[str, str]
+    set: str = "engines"  # files of two sets do not meet: what is missing in one decides how it is imported
 
     def __str__(self) -> str:
         return f"{self.engine} {self.version}" + ("" if self.until == self.version else f" to {self.until}")
@@ -44,7 +45,7 @@ class Release(NamedTuple):
     def root(self) -> Path:
         """A directory to import from."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return cache / "warmlog-tests" / "engines" / f"{self.engine}-{self.version}"
+        return cache / "warmlog-tests" / self.set / f"{self.engine}-{self.version}"
 
     @property
     def here(self) -> bool:
@@ -54,7 +55,9 @@ class Release(NamedTuple):
 
 RELEASES = [Release(**row) for row in json.loads(LIST.read_text())]
 #: Files around an engine's argument parser and its reader of a store's configuration.
-PARSERS = [Release(**row) for row in json.loads((LIST.parents[1] / "realparsers" / LIST.name).read_text())]
+PARSERS = [
+    Release(**row, set="parsers") for row in json.loads((LIST.parents[1] / "realparsers" / LIST.name).read_text())
+]
 
 
 def _sha256(path: Path) -> str:
