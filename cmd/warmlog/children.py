@@ -4,6 +4,8 @@ They are ended by their own pid, in order (SIGTERM, then SIGKILL) or as a crash 
 """
 
 import asyncio
+import contextlib
+import random
 import signal
 import socket
 from collections.abc import Coroutine
@@ -81,7 +83,10 @@ class Process:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of loopback that nobody listens on now, below the range that systems give to clients: between this answer
+    and its use no outgoing connection takes it."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -28,7 +28,10 @@ FLAGS: Final = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("object", metavar="KIND/NAMESPACE/NAME", help="a Pod, or an object of a system of ours")
+    # Not required of the parser: a misspelled flag is what a person wants to hear of first.
+    parser.add_argument(
+        "object", metavar="KIND/NAMESPACE/NAME", nargs="?", default="", help="a Pod, or an object of a system of ours"
+    )
 
 
 async def look(values: flags.Values, key: Key, at: when.When | None) -> whypod.WhyPod | whystatus.WhyStatus:

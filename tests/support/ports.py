@@ -1,10 +1,5 @@
 """Ports of loopback that nobody listens on now."""
 
-import socket
+from warmlog.children import free_port
 
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+__all__ = ["free_port"]

@@ -86,7 +86,12 @@ async def test_a_configuration_that_breaks_keeps_the_last_good_one(house: Webhoo
     await prepared(house, known)
     await configured(house, json.dumps({"enabled": True}))
     await house.ready()
-    assert mounted(await admitted(house, known))
+
+    async def decided_from_the_world() -> bool:
+        assert mounted(await admitted(house, known))
+        return any(one.webhook == WEBHOOK and not one.live for one in await house.decided())
+
+    await house.until(decided_from_the_world, "the webhook follows the log: only there the last good one is kept")
     await configured(house, "{not json", verb="PUT")
 
     async def told() -> bool:
