@@ -73,7 +73,9 @@ def found_different(case: Case) -> list[str]:
     """How what happens differs from what the case expects; empty when it does not."""
     drive = driver(case.area)
     if drive is None:
-        return [f"no driver for area {case.area}: write drivers/{module(case.area)}.py, or name the area in waiting.toml"]
+        return [
+            f"no driver for area {case.area}: write drivers/{module(case.area)}.py, or name the area in waiting.toml"
+        ]
     compare = getattr(drive, "compare", forms.differences)
     differences: list[str] = compare(case.expect, drive.run(case.given))
     return differences

@@ -79,9 +79,9 @@ def test_what_a_refusal_names() -> None:
 NAMES = ["vllm", "python3", "env", "tini", "dumb-init", "timeout", "busybox", "sh", "bash", "gosu", "run.sh"]
 WORDS = st.one_of(
     st.sampled_from([
-        *NAMES, "/bin/env", "/a/run.sh", "we ird.sh", "x y/z", "", "-", "--", "-S", "-u", "-uS", "-c", "-ec", "-o", "+o",
-        "+-o", "-iSx", "-hunter2", "--unset", "--unset=A", "--split-string=", "--split-string=x", "--rcfile", "--kv.ü=1",
-        "A=1", "=x", "ü=1", "30", "-p", "⟦1⟧", "-1uX", "-xcoyy", "-abcdo", "--ö",
+        *NAMES, "/bin/env", "/a/run.sh", "we ird.sh", "x y/z", "", "-", "--", "-S", "-u", "-uS", "-c", "-ec", "-o",
+        "+o", "+-o", "-iSx", "-hunter2", "--unset", "--unset=A", "--split-string=", "--split-string=x", "--rcfile",
+        "--kv.ü=1", "A=1", "=x", "ü=1", "30", "-p", "⟦1⟧", "-1uX", "-xcoyy", "-abcdo", "--ö",
     ]),
     st.text(alphabet="-+=./ _aAcSuo0ü⟦\n", max_size=6),
 )  # fmt: skip
