@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from enginesim import workload
-from warmlog import cli, demokube, flags, lab, labkube, natsserver, signals
+from warmlog import cli, demokernels, demokube, flags, lab, labkube, natsserver, signals
 from warmlog.demoasking import Wrong
 from warmlog.demoengines import Engines
 
@@ -59,6 +59,7 @@ async def play(story: Engines, cluster: demokube.Cluster | None, count: int) -> 
         await cluster.declare()
         await cluster.engines()
         await cluster.explain()
+        await demokernels.Kernels(story, cluster.kube).play()
     served = await story.warm(count * 2)
     turn, answer, at = await story.kill_engine(served)
     await story.kill_subscribers(count)

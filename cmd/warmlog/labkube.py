@@ -17,6 +17,7 @@ from handlers.effects.cluster import ClusterError
 from handlers.outcome import Key, Object
 from subscribers.kubernetes.client import Client
 from subscribers.kubernetes.objects import Objects
+from subscribers.kubernetes.routes import ROUTES
 from warmlog import flags, kubeassets, kubectl, lab
 from warmlog.children import PATIENCE, LabError, Process, free_port
 
@@ -180,6 +181,16 @@ class Kube:
             raise LabError(f"{kind} {name} cannot be read: {error}") from error
         if found is None:
             raise LabError(f"there is no {kind} {namespace}/{name}")
+        return found
+
+    async def rehearse(self, kind: str, document: Object) -> Object:
+        """What the API and its webhooks would make of a new object; a dry run, it leaves nothing. Raises LabError."""
+        path = ROUTES[kind].path(document["metadata"]["namespace"])
+        try:
+            answer = await self.objects.client.request("POST", path, query={"dryRun": "All"}, body=document)
+        except ClusterError as error:
+            raise LabError(f"{document['metadata']['name']} would not be taken: {error}") from error
+        found: Object = msgspec.json.decode(answer.body)
         return found
 
     async def judged(self, kind: str, namespace: str, name: str) -> None:

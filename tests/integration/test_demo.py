@@ -32,6 +32,10 @@ CLUSTER = (
     "$ warmlog explain cachebackend/team-a/chat",
     "mpod.inferencecache.io patched it: injected",
     "decided again there: the same bytes",
+    "kernels-known: + image volume of the cache, + init container kernel-cache-linker",
+    "kernels-other: admitted as it came",
+    "mkernelcache.serving.kserve.io patched it: mounted, kernel cache kernels by its workload footprint",
+    "option.maxModelLen is 8192 here and 4096 there",
     "back: the same objects (from ",
     "the Pod that engine-b was scaled by is wired, and counted",
     "byte for byte what the API showed then",
@@ -57,6 +61,12 @@ def test_the_demo_runs_the_main_job_to_its_end_and_finds_no_wrong_answer() -> No
     kubectl.require(kubectl.WHEEL)
     told = demo("--kubernetes=devkube")
     for said in (*ENGINES, *CLUSTER, "$ kubectl get cachebackends\n   NAME   TYPE "):
+        assert said in told, told
+    for said in (
+        "-o jsonpath='{.spec.artifact.identity}'",
+        "-o jsonpath='{.status.cacheStatus}'",
+        "$ kubectl describe pod",
+    ):
         assert said in told, told
     assert "not installed" not in told
 
