@@ -10,6 +10,7 @@ over. Exit codes: 0 after SIGTERM, 2 wrong flags, 3 refused (no cluster, a drift
 import argparse
 import asyncio
 import contextlib
+import functools
 import os
 import random
 import socket
@@ -36,7 +37,6 @@ from subscribers.kubernetes.objects import Objects
 from warmlog import (
     VERSION,
     certificates,
-    cli,
     cluster,
     controllermetrics,
     flags,
@@ -46,7 +46,7 @@ from warmlog import (
     link,
     logs,
     server,
-    signals,
+    serving,
     systems,
 )
 
@@ -263,21 +263,6 @@ def leaves(error: BaseException) -> list[BaseException]:
     return [error]
 
 
-async def start(values: flags.Values) -> int:
-    stop = signals.told()
-    async with contextlib.AsyncExitStack() as closing:
-        made = await signals.unless(stop, prepared(values, closing))
-        if made is None:
-            return 0
-        try:
-            await made.serve(stop)
-        except* store.Refused as refused:
-            raise cli.Failure(str(refused.exceptions[0]), cli.REFUSED) from refused
-        except* store.Unavailable as away:
-            raise cli.Failure(str(away.exceptions[0])) from away
-    return 0
-
-
 async def prepared(values: flags.Values, closing: contextlib.AsyncExitStack) -> Controller:
     client = await closing.enter_async_context(await cluster.open_cluster(values))
     connection = await closing.enter_async_context(await link.open_link(values, "controller", wait=None))
@@ -288,4 +273,4 @@ async def prepared(values: flags.Values, closing: contextlib.AsyncExitStack) -> 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:
     logs.configure(role="controller", form=values["log-format"], level=values["log-level"])
-    return uvloop.run(start(values))
+    return uvloop.run(serving.until_told(functools.partial(prepared, values)))

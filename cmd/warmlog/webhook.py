@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import base64
 import contextlib
+import functools
 import gc
 import os
 import socket
@@ -42,7 +43,7 @@ from subscribers.http import admission, hotpath, recording, reviewing, reviewmet
 from subscribers.kubernetes import narrow
 from subscribers.kubernetes.client import Client
 from subscribers.kubernetes.objects import Objects
-from warmlog import VERSION, cli, cluster, flags, health, link, logs, signals, systems
+from warmlog import VERSION, cli, cluster, flags, health, link, logs, serving, signals, systems
 
 log = structlog.get_logger()
 
@@ -300,23 +301,6 @@ class Webhook:
             raise cli.Failure(str(error), cli.REFUSED) from error
 
 
-async def start(values: flags.Values) -> int:
-    stop = signals.told()
-    async with contextlib.AsyncExitStack() as closing:
-        made = await signals.unless(stop, prepared(values, closing))
-        if made is None:
-            return 0
-        try:
-            await made.serve(stop)
-        except* store.Refused as refused:
-            raise cli.Failure(str(refused.exceptions[0]), cli.REFUSED) from refused
-        except* cli.Failure as failed:
-            raise failed.exceptions[0] from failed
-        except* store.Unavailable as away:
-            raise cli.Failure(str(away.exceptions[0])) from away
-    return 0
-
-
 async def prepared(values: flags.Values, closing: contextlib.AsyncExitStack) -> Webhook:
     link.options(values, "webhook")  # what is wrong with the flags is said now
     client = await closing.enter_async_context(await cluster.open_cluster(values))
@@ -327,4 +311,4 @@ def run(values: flags.Values, arguments: argparse.Namespace) -> int:
     if bool(values["tls-cert-file"]) != bool(values["tls-key-file"]):
         raise flags.UsageError("--tls-cert-file and --tls-key-file belong together")
     logs.configure(role="webhook", form=values["log-format"], level=values["log-level"])
-    return uvloop.run(start(values))
+    return uvloop.run(serving.until_told(functools.partial(prepared, values)))

@@ -6,7 +6,6 @@ name, and fail under WARMLOG_REQUIRE_REAL=1. Excluded: engines (no GPU here), fa
 
 import asyncio
 import json
-import os
 import shutil
 import sys
 from collections.abc import AsyncIterator
@@ -18,6 +17,7 @@ import pytest
 from devkube.patches import json_patch
 from handlers.kvcachepool import inject, names
 from handlers.kvcachepool.inject import Settings
+from tests.support import real
 from tests.support.kvpools import DISABLED, STORE, backend, binding, pod, pool, world
 from tests.support.ports import free_port
 
@@ -50,10 +50,7 @@ os._exit(0)
 def master() -> str:
     found = shutil.which("mooncake_master", path=str(Path(sys.executable).parent))
     if found is None:
-        line = "needs mooncake_master (mooncake-transfer-engine-non-cuda)"
-        if os.environ.get("WARMLOG_REQUIRE_REAL") == "1":
-            pytest.fail(f"WARMLOG_REQUIRE_REAL=1: {line}")
-        pytest.skip(line)
+        real.lacks("mooncake_master (mooncake-transfer-engine-non-cuda)")
     return found
 
 

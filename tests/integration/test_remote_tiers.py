@@ -20,16 +20,15 @@ import pytest
 from crds import schema
 from crds.cachebackend import CacheBackend
 from handlers.cachebackend import providers
+from tests.support import real
 from tests.support.ports import free_port
 
 
 def part(name: str, package: str, *libraries: str) -> str:
     found = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
-    if found and all(ctypes.util.find_library(one) for one in libraries):
-        return found
-    if os.environ.get("WARMLOG_REQUIRE_REAL") == "1":
-        pytest.fail(f"WARMLOG_REQUIRE_REAL=1 and {name} is not installed ({package})")
-    pytest.skip(f"{name} is not installed ({package})")
+    if not (found and all(ctypes.util.find_library(one) for one in libraries)):
+        real.lacks(f"{name} ({package})")
+    return found
 
 
 def rendered(runtime: str, **storage: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.support import real
 
 PACKAGE = "@asyncapi/specs"
 VERSION = "6.11.1"
@@ -60,9 +60,7 @@ def _fetched() -> str:
 def require(version: str) -> Any:
     """The schema of an AsyncAPI version; skips the test, or fails it, when it cannot be had."""
     if why := _fetched():
-        if os.environ.get("WARMLOG_REQUIRE_REAL") == "1":
-            pytest.fail(f"WARMLOG_REQUIRE_REAL=1 and no AsyncAPI schema: {why}")
-        pytest.skip(f"needs the npm package {PACKAGE}: {why}")
+        real.lacks(f"AsyncAPI schema (npm package {PACKAGE}): {why}")
     with tarfile.open(_cached()) as package:
         file = package.extractfile(f"package/schemas/{version}.json")
         assert file is not None

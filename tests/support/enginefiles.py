@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
+from tests.support import real
 
 LIST = Path(__file__).parents[1] / "integration" / "realpublishers" / "releases.json"
 SECONDS = 180  # for all of them, on a slow network
@@ -93,8 +93,6 @@ def missing(release: Release) -> str:
 def require(release: Release) -> Path:
     """Where the release's module can be imported from; skips the test, or fails it, when it cannot be had."""
     why = missing(release)
-    if not why:
-        return release.root
-    if os.environ.get("WARMLOG_REQUIRE_REAL") == "1":
-        pytest.fail(f"WARMLOG_REQUIRE_REAL=1 and no files of {release}: {why}")
-    pytest.skip(f"needs files of {release}: {why}")
+    if why:
+        real.lacks(f"files of {release}: {why}")
+    return release.root

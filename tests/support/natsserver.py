@@ -8,12 +8,10 @@ Without the wheel a test that asks for one is skipped by name, and fails under W
 """
 
 import importlib.metadata
-import os
 import shutil
 from pathlib import Path
 
-import pytest
-
+from tests.support import real
 from warmlog import natsserver
 
 
@@ -31,9 +29,7 @@ def require() -> None:
     try:
         natsserver.binary()
     except natsserver.NatsServerError as error:
-        if os.environ.get("WARMLOG_REQUIRE_REAL") == "1":
-            pytest.fail(f"WARMLOG_REQUIRE_REAL=1 and no nats-server: {error}")
-        pytest.skip(f"needs nats-server: {error}")
+        real.lacks(f"nats-server: {error}")
 
 
 class Server:

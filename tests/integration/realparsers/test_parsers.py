@@ -6,7 +6,6 @@ Excluded: that the configured client then works (no GPU here), and vLLM-Ascend, 
 
 import importlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from handlers.admission import flags
 from handlers.kvcachepool import inject, names
 from handlers.kvcachepool.engines import ENGINES
 from handlers.kvcachepool.inject import Settings
-from tests.support import enginefiles
+from tests.support import enginefiles, real
 from tests.support.kvpools import STORE, backend, binding, pod, pool, world
 
 SHELL = Path(enginefiles.__file__).with_name("engineshell.py")
@@ -141,10 +140,7 @@ def mooncake() -> Any:
     try:
         return importlib.import_module("mooncake.mooncake_config")
     except ImportError as error:
-        line = f"needs mooncake-transfer-engine-non-cuda: {error}"
-        if os.environ.get("WARMLOG_REQUIRE_REAL") == "1":
-            pytest.fail(f"WARMLOG_REQUIRE_REAL=1: {line}")
-        pytest.skip(line)
+        real.lacks(f"mooncake-transfer-engine-non-cuda: {error}")
 
 
 def test_mooncake_s_own_reader_takes_both_vehicles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,31 @@
+"""The life of a role that runs until it is told to stop; why it cannot is told in one line."""
+
+import contextlib
+from asyncio import Event
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from eventstore import store
+from warmlog import cli, signals
+
+
+class Role(Protocol):
+    async def serve(self, stop: Event) -> None: ...
+
+
+async def until_told(prepared: Callable[[contextlib.AsyncExitStack], Coroutine[Any, Any, Role]]) -> int:
+    """Prepare the role, serve until a signal comes, close what it opened. Raises cli.Failure."""
+    stop = signals.told()
+    async with contextlib.AsyncExitStack() as closing:
+        made = await signals.unless(stop, prepared(closing))
+        if made is None:
+            return 0
+        try:
+            await made.serve(stop)
+        except* store.Refused as refused:
+            raise cli.Failure(str(refused.exceptions[0]), cli.REFUSED) from refused
+        except* cli.Failure as failed:
+            raise failed.exceptions[0] from failed
+        except* store.Unavailable as away:
+            raise cli.Failure(str(away.exceptions[0])) from away
+    return 0
