@@ -19,7 +19,17 @@ log = structlog.get_logger()
 
 async def load(snaps: store.EventStore, head: keyframes.Head, *, incarnation: str) -> World | None:
     """The world of a keyframe, or None when it is damaged: pieces are missing, or say something else."""
-    loader = keyframe.Loader()
+    return await _read(keyframe.Loader(), snaps, head, incarnation)
+
+
+async def check(snaps: store.EventStore, head: keyframes.Head) -> bool:
+    """Whether a keyframe can be begun from; its world is not made whole for that."""
+    return await _read(keyframe.Checker(), snaps, head, head.incarnation) is not None
+
+
+async def _read(
+    loader: keyframe.Loader, snaps: store.EventStore, head: keyframes.Head, incarnation: str
+) -> World | None:
     try:
         async with contextlib.aclosing(keyframes.pieces(snaps, head)) as pieces:
             async for text in pieces:

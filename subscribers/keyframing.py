@@ -1,8 +1,8 @@
 """Keyframes taken, verified and compared. Beginning from one: beginning.
 
     at a mark     every controller freezes its world (handlers.world.marks says where) and computes its digest
-    the leader    writes the pieces, reads them back, makes a world of them and bytes of that again; only when they are
-                  the same bytes the head is appended
+    the leader    writes the pieces, reads them back, makes what the world holds of them and bytes of that again; only
+                  when they are the same bytes the head is appended
     a standby     compares its own digest with the head's: a difference is an alarm, for two folds of one log disagree
     a new leader  writes what the old one did not come to: the newest mark, or where it is when it never saw that mark
 
@@ -170,8 +170,7 @@ class Keyframer:
             bytes=sum(len(text.encode()) for text in pieces),
             first=first,
         )
-        loaded = await beginning.load(self.snaps, head, incarnation=mark.world.incarnation)
-        if loaded is None or await _digest(loaded) != digest:
+        if not await beginning.check(self.snaps, head):
             raise keyframe.KeyframeError(f"what was written of position {sequence} does not give the same world again")
         if not self.leads():
             return

@@ -218,6 +218,7 @@ class Controller:
                     tasks.create_task(self._life()),
                     tasks.create_task(self.follower.run()),
                     tasks.create_task(self.keeping.run()),
+                    tasks.create_task(serving.settle(self.follower.caught_up)),
                     tasks.create_task(link.ended(self.connection)),
                 ]
                 await stop.wait()

@@ -1,6 +1,7 @@
 """The life of a role that runs until it is told to stop; why it cannot is told in one line."""
 
 import contextlib
+import gc
 from asyncio import Event
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
@@ -29,3 +30,15 @@ async def until_told(prepared: Callable[[contextlib.AsyncExitStack], Coroutine[A
         except* store.Unavailable as away:
             raise cli.Failure(str(away.exceptions[0])) from away
     return 0
+
+
+async def settle(caught_up: Event) -> None:
+    await caught_up.wait()
+    freeze()
+
+
+def freeze() -> None:
+    """Take what the program and its world are made of out of the garbage collector's sight: to look through a large
+    world takes 100 ms, in which nobody is answered. What is replaced is freed all the same."""
+    gc.collect()
+    gc.freeze()

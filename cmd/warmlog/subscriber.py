@@ -72,14 +72,8 @@ FLAGS: Final = (
     flags.Flag("pod-uid", "uid of the Pod; a random one when empty"),
     flags.Flag(
         "window",
-        "taken for the reference's sake; --message-gap is what counts",
-        "100ms",
-        flags.duration,
-    ),
-    flags.Flag(
-        "message-gap",
-        "least time between two messages of changes; after a quiet time a change goes at once",
-        f"{session.GAP * 1000:g}ms",
+        "how long a change waits for others to share its message",
+        f"{session.WINDOW * 1000:g}ms",
         flags.duration,
     ),
     flags.Flag(
@@ -174,7 +168,7 @@ class Wiring:
         who, late = self.identity(number), LateSink()
         held = table.Table(self.options) if kept is None else kept
         spoken = replica.Replica(
-            who, held, late, boot=f"{self.boot}-{number}", clock=time.monotonic, gap=self.values["message-gap"]
+            who, held, late, boot=f"{self.boot}-{number}", clock=time.monotonic, window=self.values["window"]
         )
         self.replicas.append(spoken)
         self.sinks.append((who, late))
@@ -193,7 +187,7 @@ class Wiring:
                 topic=values["topic"],
                 resume=loaded.position if loaded else None,
                 silent_after=values["silent-after"],
-                pause=values["message-gap"] / 2,  # what comes sooner would wait for the gap anyway
+                pause=values["window"] / 2,  # what comes sooner would wait for its window anyway
             ),
             own,
             open_rank=self.open_rank,

@@ -13,7 +13,6 @@ import asyncio
 import base64
 import contextlib
 import functools
-import gc
 import os
 import socket
 import ssl
@@ -133,6 +132,7 @@ class Webhook:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(link.ended(connection))
                 tasks.create_task(self._fold(self.follower))
+                tasks.create_task(serving.settle(self.follower.caught_up))
                 tasks.create_task(self.tell_settings())
 
     async def _fold(self, follower: Follower) -> None:
@@ -276,8 +276,7 @@ class Webhook:
             await signals.unless(stop, self._certified())
             if not stop.is_set():
                 bound = await self._listen()
-                gc.collect()
-                gc.freeze()  # what the program is made of is not looked through while a Pod waits
+                serving.freeze()
                 log.info("listening", reviews=bound, health=port, version=VERSION)
             await stop.wait()
             await self.listener.drain(grace=5.0)

@@ -13,7 +13,7 @@ from typing import Final, Self
 from eventstore import store, streams
 from eventstore.jetstream import api, connect, publisher, reader, stream
 
-#: Seconds between two pulls of who follows: messages then come several at a time. docs/design/0002-message-gap.md
+#: Seconds between two pulls of who follows: messages then come several at a time. docs/design/0002-window.md
 PAUSE: Final = 0.01
 
 

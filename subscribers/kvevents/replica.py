@@ -42,9 +42,9 @@ class Replica:
         *,
         boot: str,
         clock: Callable[[], float],
-        gap: float = session.GAP,
+        window: float = session.WINDOW,
     ) -> None:
-        self._gap = gap
+        self._window = window
         self.identity, self.table = identity, table
         self.coverage: kvwire.Coverage = "partial"
         self.stats: kvwire.Stats | None = None
@@ -135,7 +135,7 @@ class Replica:
     def _next_session(self) -> session.Session:
         self._lives += 1
         name = f"{self._boot}-{self._lives}"
-        plan = session.Plan(self.identity, name, self.table, self._clock(), reason=self._reason, gap=self._gap)
+        plan = session.Plan(self.identity, name, self.table, self._clock(), reason=self._reason, window=self._window)
         plan.coverage, plan.stats = self.coverage, self.stats
         log.info(
             "a session begins",

@@ -7,8 +7,8 @@ key. A message without an ack is sent again with the same n: a reader ignores wh
 Reading an engine is faster than telling of it: `room` lets a reader that catches up wait for acks, so that only a log
 that does not answer makes changes overflow.
 
-Between two messages of changes lies a gap, in which changes gather too: a message costs nats-server and each server the
-same whatever is in it. A change after a quiet time goes at once, and so do many changes, and all that is no change.
+A change waits a window, in which others gather too: a message costs nats-server and each server the same whatever is in
+it. Many changes wait for no window, nor does anything that is no change.
 
 `Plan` decides what is said next and is pure; `Session` says it. Not here: where the table's changes come from
 (consumer), how bytes reach the log (sink).
@@ -16,11 +16,11 @@ same whatever is in it. A change after a quiet time goes at once, and so do many
     what comes first     because
     begin of a keyframe  a reader that lost the thread credits nothing until one is complete
     heartbeat            it is due: 5 s have passed since the last one, or the coverage changed
-    changes              a removal must be seen soon; unless the last ones went less than a gap ago
+    changes              a removal must be seen soon; once the first of them has waited a window
     a chunk, or the end  built in the same instant in which the pending changes were taken, so that what it shows
                          is what a reader knows after those changes; a busy engine cannot starve it
 
-Rules: design.md section 3; docs/design/0001-kv-wire.md, 0002-message-gap.md.
+Rules: design.md section 3; docs/design/0001-kv-wire.md, 0002-window.md.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ BEAT_SECONDS: Final = 5.0
 INTERVAL_RATIO: Final = 20
 INTERVAL_AT_LEAST: Final = 30.0  # seconds
 INTERVAL_AT_MOST: Final = 3600.0  # seconds; a quiet replica stays readable inside the stream's retention
-GAP: Final = 0.01  # seconds between two messages of changes; docs/design/0002-message-gap.md
+WINDOW: Final = 0.005  # seconds in which changes gather for one message; docs/design/0002-window.md
 CROWDED: Final = kvwire.MAX_KEYS // 2  # changes that wait, above which reading on waits for an ack
 ROOM_WITHIN: Final = 0.25  # seconds; an ack that takes longer is waited for no more
-ENOUGH: Final = 1024  # changes that wait for no gap: a larger message would cost hardly less a change
+ENOUGH: Final = 1024  # changes that wait for no window: a larger message would cost hardly less a change
 TELL_AFTER: Final = 1.0  # seconds; a log that is still being connected to is no news
 LONGEST_PAUSE: Final = 1.0  # seconds between two tries while the log does not answer: how late its return is noticed
 
@@ -92,11 +92,11 @@ class Plan:
     """What one session says next. Pure: time is given (seconds, any monotonic origin)."""
 
     def __init__(
-        self, identity: Identity, session: str, table: Table, now: float, *, reason: str = "start", gap: float = GAP
+        self, identity: Identity, session: str, table: Table, now: float, *, reason: str = "start", window: float = WINDOW
     ) -> None:
         self.identity, self.session, self.table = identity, session, table
-        self._gap = gap
-        self._hold_until = now
+        self._window = window
+        self._due: float | None = None  # when the changes that wait go; None where none is known to wait
         self.coverage: kvwire.Coverage = "complete"
         self.frame = -1
         self.rank = 0
@@ -133,10 +133,10 @@ class Plan:
         return first
 
     def idle_until(self) -> float:
-        return min(self._beat_at, self._hold_until) if self.table.pending else self._beat_at
+        return self._beat_at if self._due is None else min(self._beat_at, self._due)
 
     def pressing(self) -> bool:
-        """Whether what is to be said next waits for no gap."""
+        """Whether what is to be said next waits for no window."""
         return self._wanted is not None or self._beat_now or self.table.pending >= ENOUGH
 
     def next(self, now: float) -> Body | None:
@@ -150,14 +150,21 @@ class Plan:
         if self._beat_now or now >= self._beat_at:
             return self._beat(now)
         if self._chunks is None:
-            waiting = self.table.pending
-            return self._ops(now) if waiting >= ENOUGH or (waiting and now >= self._hold_until) else None
-        changes = self._ops(now) if self.table.pending else None
+            return self._ops() if self._is_due(now) else None
+        changes = self._ops() if self.table.pending else None
         part = self._chunk()
         if changes is None:
             return part
         self._built.append(part)
         return changes
+
+    def _is_due(self, now: float) -> bool:
+        waiting = self.table.pending
+        if not waiting:
+            self._due = None
+        elif self._due is None:
+            self._due = now + self._window
+        return waiting >= ENOUGH or (self._due is not None and now >= self._due)
 
     def _interval_is_due(self, now: float) -> bool:
         if self._chunks is not None:
@@ -176,8 +183,8 @@ class Plan:
             kvwire.VERSION, who.uid, self.session, n, frame, rank, who.model, who.scheme, coverage, reason, who.settings
         )
 
-    def _ops(self, now: float) -> Body:
-        self._hold_until = now + self._gap
+    def _ops(self) -> Body:
+        self._due = None
         groups = self.table.take(kvwire.MAX_KEYS)
         self._changed += sum(len(group.tiers) for group in groups)
         return lambda n, rank: kvwire.Ops(kvwire.VERSION, self.identity.uid, self.session, n, groups)
@@ -215,7 +222,7 @@ class Session:
         self.plan, self._sink, self._clock = plan, sink, clock
         self._n = 0
         self._wake = asyncio.Event()
-        self._holding = False  # changes wait for the end of a gap: more of them are no reason to wake up
+        self._holding = False  # changes wait for the end of their window: more of them are no reason to wake up
         self._moved = asyncio.Event()  # a message was acknowledged, or the log found to be away
         self._slow = False  # the ack under way is waited for no more
         self._fenced: str | None = None
@@ -314,7 +321,7 @@ class Session:
         if self._inflight is not None:
             await self._say(self._inflight)
         while self._n and self.plan.table.pending:
-            await self._say(self.plan._ops(self._clock()))
+            await self._say(self.plan._ops())
         if self._n:
             await self._say(self.plan.bye(reason))
 

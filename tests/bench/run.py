@@ -13,7 +13,7 @@ import uvloop
 
 from tests.bench.row import Row
 
-PARTS: Final = ("index", "append", "replay", "admission", "controller")
+PARTS: Final = ("index", "append", "replay", "keyframes", "admission", "controller")
 
 
 def measured(part: str) -> list[Row]:
