@@ -92,7 +92,14 @@ class Plan:
     """What one session says next. Pure: time is given (seconds, any monotonic origin)."""
 
     def __init__(
-        self, identity: Identity, session: str, table: Table, now: float, *, reason: str = "start", window: float = WINDOW
+        self,
+        identity: Identity,
+        session: str,
+        table: Table,
+        now: float,
+        *,
+        reason: str = "start",
+        window: float = WINDOW,
     ) -> None:
         self.identity, self.session, self.table = identity, session, table
         self._window = window
