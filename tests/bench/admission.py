@@ -6,11 +6,12 @@
     peer    aiohttp on the same loop and TLS settings: `await request.json()`, `web.json_response(review)`
 
 Each is a process of its own under uvloop; one client, the same connections and bytes, Pods of one Deployment. Rounds
-alternate; the ratio is the median over neighbours in time. Then ours at half of its peak, open loop: the p99 counts
-from when a request was due, so that a stall is not hidden.
+alternate; the ratio is the median over neighbours in time. Then ours at half of its peak, open loop: percentiles count
+from when a request was due, so that a stall is not hidden; of some windows the median is told.
 """
 
 import asyncio
+import collections
 import contextlib
 import gc
 import random
@@ -44,6 +45,8 @@ PATH: Final = "/mutate--v1-pod"
 CONNECTIONS: Final = 16
 ROUNDS: Final = 15
 SECONDS: Final = 0.5
+WINDOWS: Final = 7
+WINDOW: Final = 2.0
 BAR: Final = 1.0
 P99_BAR: Final = 5.0  # milliseconds
 BACKEND: Final = {
@@ -196,24 +199,42 @@ async def peak(port: int, authority: str, numbers: Iterator[int]) -> float:
 async def latencies(port: int, authority: str, rate: float, numbers: Iterator[int], seconds: float) -> list[float]:
     """Milliseconds from when each request was due, at `rate` per second with exponential gaps."""
     chance = random.Random(1)
-    took: list[float] = []
+    loop = asyncio.get_running_loop()
     async with asking(port, authority) as askers:
-        free: asyncio.Queue[Asker] = asyncio.Queue()
         for asker in askers:
-            await asker.ask(request(next(numbers)))
-            free.put_nowait(asker)
+            await asker.ask(request(next(numbers)))  # warm
+        free, waiting = askers[:], collections.deque[float]()
+        took: list[float] = []
 
-        async def one(asker: Asker, due: float) -> None:
-            await asker.ask(request(next(numbers)))
+        def begin(due: float) -> None:
+            waiting.append(due)
+            ask()
+
+        def ask() -> None:
+            while waiting and free:
+                asker, due = free.pop(), waiting.popleft()
+                asker.ask(request(next(numbers))).add_done_callback(
+                    lambda _, asker=asker, due=due: done(asker, due)  # type: ignore[misc]
+                )
+
+        def done(asker: Asker, due: float) -> None:
             took.append((time.perf_counter() - due) * 1000)
-            free.put_nowait(asker)
+            free.append(asker)
+            ask()
 
-        due = began = time.perf_counter()
-        async with asyncio.TaskGroup() as tasks:
-            while due < began + seconds:
-                due += chance.expovariate(rate)
-                await asyncio.sleep(max(0.0, due - time.perf_counter()))
-                tasks.create_task(one(await free.get(), due))
+        def keep_time() -> int:
+            """Of a loop's own timers, which count whole milliseconds, several requests would come at once."""
+            count, due = 0, time.perf_counter()
+            until = due + seconds
+            while (due := due + chance.expovariate(rate)) < until:
+                time.sleep(max(0.0, due - time.perf_counter()))
+                loop.call_soon_threadsafe(begin, due)
+                count += 1
+            return count
+
+        count = await asyncio.to_thread(keep_time)
+        while len(took) < count:
+            await asyncio.sleep(0.01)
     return sorted(took)
 
 
@@ -272,8 +293,8 @@ async def measure(ours: "subprocess.Popen[str]", peer: "subprocess.Popen[str]", 
         my_cpu.append((_cpu(ours) - before) / (mine[-1] * SECONDS))
     ratio = statistics.median(one / other for one, other in zip(mine, theirs, strict=True))
     rate = statistics.median(mine) / 2
-    took = await latencies(our_port, authority, rate, numbers, 4.0)
-    p99 = took[len(took) * 99 // 100]
+    windows = [await latencies(our_port, authority, rate, numbers, WINDOW) for _ in range(WINDOWS)]
+    p50, p99 = (statistics.median(took[len(took) * part // 100] for took in windows) for part in (50, 99))
     assert ours.stdin is not None
     ours.stdin.close()
     wired, stored, lost = _line(ours)
@@ -284,7 +305,7 @@ async def measure(ours: "subprocess.Popen[str]", peer: "subprocess.Popen[str]", 
         Row("admission / bare aiohttp", ratio, "ratio", BAR, ratio >= BAR),
         Row("CPU of bare aiohttp per review", statistics.median(their_cpu) * 1e6, "us"),
         Row("CPU of the webhook per review", statistics.median(my_cpu) * 1e6, "us"),
-        Row(f"admission at {rate:,.0f}/s, p50", took[len(took) // 2], "ms"),
+        Row(f"admission at {rate:,.0f}/s, p50", p50, "ms"),
         Row(f"admission at {rate:,.0f}/s, p99", p99, "ms", P99_BAR, p99 <= P99_BAR),
     ]
 
