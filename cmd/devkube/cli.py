@@ -55,7 +55,6 @@ def parser() -> argparse.ArgumentParser:
         help="RBAC (default) decides by Role and binding objects, AlwaysAllow allows everything",
     )
     made.add_argument("--admin-token", default="", help="bearer token of the admin; default: a random one")
-    made.add_argument("--token-file", type=Path, help='further tokens, a CSV: token,user,uid,"group1,group2"')
     made.add_argument(
         "--webhook-service",
         type=_service,
@@ -104,7 +103,6 @@ def settings_of(flags: argparse.Namespace) -> Settings:
         names=tuple(flags.name),
         authorization=flags.authorization,
         admin_token=flags.admin_token,
-        token_file=flags.token_file,
         webhook_services=dict(flags.webhook_service),
         simulate=flags.simulate,
         nodes=flags.nodes,

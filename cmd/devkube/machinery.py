@@ -16,8 +16,6 @@ from devkube.store import Store, Stored, encode, load
 # May this user do this with the object? StatusError 403 if not: for steps that the request's own verb does not tell
 # (an apply that creates).
 Authorize = Callable[[User, str, Resource, str, str], None]
-# Called with (resource, new, old, user, namespace) before admission: privilege escalation in RBAC objects.
-Guard = Callable[[Resource, Object, Object | None, User, str], None]
 # Called with what is about to be stored, to fill in what controllers would: a CRD's conditions.
 Complete = Callable[[Resource, Object], None]
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated names; no vowels, so that no words appear
@@ -30,7 +28,6 @@ class Machinery:
         # (storage key, subresource) -> who answers there instead of the store: TokenRequest, reviews, eviction, …
         self.virtual: dict[tuple[str, str], Subresource] = {}
         self.authorize: Authorize = lambda user, verb, resource, namespace, name: None
-        self.guard: Guard = lambda resource, new, old, user, namespace: None
         self.complete: Complete = lambda resource, obj: None
         self.closing: set[str] = set()  # storage keys of kinds whose CRD is being deleted: nothing new is made
         self.bookmark_seconds = 60.0

@@ -20,7 +20,6 @@ class Settings:
     names: tuple[str, ...] = ()  # further host names and addresses of the server's certificate
     authorization: Authorization = "RBAC"
     admin_token: str = ""  # empty: a random one
-    token_file: Path | None = None  # static tokens as kube-apiserver's CSV: token,user,uid,"group1,group2"
     # "namespace/name" or "namespace/name:port" of a Service that webhooks name -> "host:port" that is really called.
     webhook_services: Mapping[str, str] = field(default_factory=dict)
     simulate: bool = False

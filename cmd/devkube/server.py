@@ -19,12 +19,9 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from devkube import certificates, fieldselectors, routes, wiring
-from devkube.access import escalation
-from devkube.access.authn import Authenticator, impersonated, read_token_file
-from devkube.access.objects import StoredObjects
-from devkube.access.rbac import Authorizer
-from devkube.access.rules import Question
-from devkube.access.signing import Signer
+from devkube.access.authn import Authenticator, impersonated
+from devkube.access.objects import Objects
+from devkube.access.rbac import Authorizer, Question
 from devkube.admission.call import Caller
 from devkube.admission.chain import Chain
 from devkube.clock import Clock
@@ -54,21 +51,13 @@ class DevKube:
         self._by_key: tuple[int, dict[str, Resource]] = (-1, {})
         self.verbs = Verbs(self.store, self.catalog, self.clock)
         self.verbs.bookmark_seconds = self.settings.bookmark_seconds
-        self.objects = StoredObjects(self.store)
+        self.objects = Objects(self.store)
         self.admin_token = self.settings.admin_token or secrets.token_urlsafe(24)
-        tokens = _tokens(self.settings.token_file)
-        self.authenticator = Authenticator(
-            self.objects,
-            Signer(),
-            self.clock,
-            self.admin_token,
-            tokens=tokens,
-            anonymous=self.settings.authorization == "RBAC",
-        )
+        self.authenticator = Authenticator(self.objects, self.clock, self.admin_token)
         self.authorizer = Authorizer(self.objects, self.settings.authorization)
         self.admission = Chain(self.objects, self.catalog, Caller(self.settings.webhook_services))
         self.verbs.admission = self.admission
-        self.verbs.authorize, self.verbs.guard = self._may, self._guard
+        self.verbs.authorize = self._may
         self.verbs.virtual.update(
             wiring.virtual(self.verbs, self.authenticator, self.authorizer, self.objects, self.clock)
         )
@@ -238,10 +227,6 @@ class DevKube:
     def _may(self, user: User, verb: str, resource: Resource, namespace: str, name: str) -> None:
         self.authorizer.require(Question(user, verb, resource.group, resource.plural, "", namespace, name))
 
-    def _guard(self, resource: Resource, new: Object, old: Object | None, user: User, namespace: str) -> None:
-        if escalation.concerns(resource.group, resource.plural):
-            escalation.check(self.authorizer, self.objects, user, resource.plural, namespace, new, old)
-
     def _complete(self, resource: Resource, obj: Object) -> None:
         if resource.key == CRDS:
             obj["status"] = self.registry.status(obj, self.clock.timestamp())
@@ -251,13 +236,3 @@ def reachable(listen: str) -> str:
     """The host of the URL: an address to bind to is not always one to go to."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(listen, listen)
     return f"[{host}]" if ":" in host else host
-
-
-def _tokens(path: Path | None) -> Mapping[str, User]:
-    """ValueError with the file's name for a line that is wrong."""
-    if path is None:
-        return {}
-    try:
-        return read_token_file(path.read_text().splitlines())
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from devkube import apply, parameters, scale
+from devkube import managedfields, parameters, scale
 from devkube.errors import About, Cause, StatusError, bad_request, invalid
 from devkube.kinds import Object, Resource
 from devkube.machinery import Machinery
@@ -54,7 +54,7 @@ class Write:
         raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
     def track(self, new: Object, old: Object | None) -> None:
-        apply.track_update(
+        managedfields.track_update(
             new,
             old,
             manager=self.options.manager,
@@ -86,7 +86,7 @@ class Write:
         )
 
     async def admitted(self, new: Object, old: Object | None) -> Object:
-        """After mutating webhooks and guards: another object when they changed it, decoded and defaulted again."""
+        """After mutating webhooks: another object when they changed it, decoded and defaulted again."""
         attributes = self.attributes(new, old)
         sent = attributes.object
         found = await self.m.admission.mutate(attributes)
@@ -98,7 +98,6 @@ class Write:
             self.resource.rules.decode(found, validation="Ignore")
             self.resource.rules.default(found)
             dedup_owners(found, self.warnings, " after mutating admission happens")
-        self.m.guard(self.resource, found, old, self.request.user, self.request.namespace)
         return found
 
     async def allowed(self, new: Object, old: Object | None) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import aiohttp
 import yaml
 
-from devkube.access.rules import Question
+from devkube.access.rbac import Question
 from devkube.errors import Cause, StatusError
 from devkube.options import Settings
 from devkube.server import DevKube

@@ -1,29 +1,40 @@
 """Role, ClusterRole and binding objects -> may this user do that.
 
-`Policy` is what the objects of one moment say, indexed by subject; `Authorizer` keeps one until a Role or binding
-changes, and each decision with it, so that asking again costs a dictionary look-up. From upstream:
-`pkg/registry/rbac/validation/rule.go` (order: cluster bindings first, then those of the namespace; the first rule that
-allows wins; a binding whose role is missing grants nothing and is told) and `plugin/pkg/auth/authorizer/rbac`.
-
-Members of system:masters may do everything, whatever the objects say, as with every kube-apiserver.
+As upstream: cluster bindings are asked first, then those of the namespace; the first rule that allows wins; a binding
+whose role is missing grants nothing and is told. Members of system:masters may do everything, whatever objects say.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from devkube.access import rules
+from devkube import selectors
 from devkube.access.objects import Objects
-from devkube.access.rules import Question, Rule
 from devkube.errors import StatusError
 from devkube.kinds import Object
 from devkube.options import Authorization
 from devkube.requests import User
 
 GROUP = "rbac.authorization.k8s.io"
-ROLES, CLUSTER_ROLES = f"roles.{GROUP}", f"clusterroles.{GROUP}"
-ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS = f"rolebindings.{GROUP}", f"clusterrolebindings.{GROUP}"
-MASTERS = "system:masters"
-_REMEMBERED = 10_000  # decisions kept between two changes of the objects
+_KEYS = tuple(f"{plural}.{GROUP}" for plural in ("clusterroles", "roles", "clusterrolebindings", "rolebindings"))
+_MASTERS = "system:masters"
+
+
+@dataclass(frozen=True)
+class Question:
+    """May `user` do this? About a resource unless `path` is set."""
+
+    user: User
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+    @property
+    def whole(self) -> str:
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
 @dataclass(frozen=True)
@@ -36,84 +47,11 @@ class Decision:
 class Grant:
     """What one subject gets of one binding."""
 
-    rules: tuple[Rule, ...]
+    namespace: str  # empty: everywhere
+    subject: tuple[str, str]  # "User" or "Group", and the name
+    rules: Sequence[Object] | None  # None: there is no such role
+    role: str
     source: str  # the binding and the subject, as upstream tells them
-    error: str = ""  # why there are no rules
-
-
-@dataclass(frozen=True)
-class Policy:
-    """Grants by subject ("User" or "Group", name), of the cluster and per namespace, each with its binding's place."""
-
-    cluster: Mapping[tuple[str, str], list[tuple[int, Grant]]] = field(default_factory=dict)
-    namespaced: Mapping[str, Mapping[tuple[str, str], list[tuple[int, Grant]]]] = field(default_factory=dict)
-
-    def grants(self, user: User, namespace: str) -> Iterator[Grant]:
-        subjects = [("User", user.name), *(("Group", group) for group in user.groups)]
-        for index in (self.cluster, self.namespaced.get(namespace, {}) if namespace else {}):
-            found = {order: grant for subject in reversed(subjects) for order, grant in index.get(subject, ())}
-            yield from (found[order] for order in sorted(found))
-
-    def decide(self, question: Question) -> Decision:
-        errors: list[str] = []
-        for grant in self.grants(question.user, question.namespace):
-            if any(rules.allows(rule, question) for rule in grant.rules):
-                return Decision(True, f"RBAC: allowed by {grant.source}")
-            if grant.error and grant.error not in errors:
-                errors.append(grant.error)
-        told = errors[0] if len(errors) == 1 else "[" + ", ".join(errors) + "]"
-        return Decision(False, f"RBAC: {told}" if errors else "")
-
-    def rules(self, user: User, namespace: str) -> tuple[Rule, ...]:
-        return tuple(rule for grant in self.grants(user, namespace) for rule in grant.rules)
-
-    def errors(self, user: User, namespace: str) -> list[str]:
-        return list(dict.fromkeys(grant.error for grant in self.grants(user, namespace) if grant.error))
-
-
-def policy(
-    roles: Iterable[Object],
-    cluster_roles: Iterable[Object],
-    role_bindings: Iterable[Object],
-    cluster_role_bindings: Iterable[Object],
-) -> Policy:
-    by_name = {("ClusterRole", "", name): rules.read(found) for name, found in rules.resolve(cluster_roles).items()}
-    for role in roles:
-        meta = role["metadata"]
-        by_name["Role", meta.get("namespace") or "", meta["name"]] = rules.read(role.get("rules"))
-    cluster: dict[tuple[str, str], list[tuple[int, Grant]]] = {}
-    namespaced: dict[str, dict[tuple[str, str], list[tuple[int, Grant]]]] = {}
-    for order, binding in enumerate((*cluster_role_bindings, *role_bindings)):
-        namespace = binding["metadata"].get("namespace") or ""
-        index = namespaced.setdefault(namespace, {}) if namespace else cluster
-        for subject in binding.get("subjects") or ():
-            key = _subject(subject, namespace)
-            if key is not None:
-                index.setdefault(key, []).append((order, _grant(binding, subject, namespace, by_name)))
-    return Policy(cluster, namespaced)
-
-
-def _subject(subject: Object, namespace: str) -> tuple[str, str] | None:
-    if subject.get("kind") in ("User", "Group"):
-        return subject["kind"], subject.get("name") or ""
-    if subject.get("kind") == "ServiceAccount" and (home := subject.get("namespace") or namespace):
-        return "User", f"system:serviceaccount:{home}:{subject.get('name')}"
-    return None
-
-
-def _grant(
-    binding: Object, subject: Object, namespace: str, by_name: Mapping[tuple[str, str, str], tuple[Rule, ...]]
-) -> Grant:
-    reference = binding.get("roleRef") or {}
-    kind, name = reference.get("kind") or "", reference.get("name") or ""
-    found = by_name.get((kind, namespace if kind == "Role" else "", name))
-    own = binding["metadata"]["name"]
-    who = subject.get("name") or ""
-    if subject.get("kind") == "ServiceAccount":
-        who = f"{who}/{subject.get('namespace') or namespace}"
-    source = f'RoleBinding "{own}/{namespace}"' if namespace else f'ClusterRoleBinding "{own}"'
-    source += f' of {kind} "{name}" to {subject.get("kind")} "{who}"'
-    return Grant(found or (), source, "" if found is not None else f'{kind.lower()}.{GROUP} "{name}" not found')
 
 
 class Authorizer:
@@ -122,56 +60,108 @@ class Authorizer:
     def __init__(self, objects: Objects, mode: Authorization = "RBAC") -> None:
         self._objects, self.mode = objects, mode
         self._seen: tuple[int, ...] = ()
-        self._policy = Policy()
-        self._decisions: dict[tuple[object, ...], Decision] = {}
+        self._grants: list[Grant] = []
 
-    @property
-    def policy(self) -> Policy:
-        keys = (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
-        seen = tuple(map(self._objects.version_of, keys))
+    def grants(self, user: User, namespace: str) -> list[Grant]:
+        """What the user has there, also by his groups. Objects are only read again when one of them changed."""
+        seen = tuple(map(self._objects.version_of, _KEYS))
         if seen != self._seen:
-            self._policy = policy(*(self._objects.list(key) for key in keys))
-            self._seen = seen
-            self._decisions.clear()
-        return self._policy
+            self._grants, self._seen = list(_grants(self._objects)), seen
+        subjects = {("User", user.name), *(("Group", group) for group in user.groups)}
+        return [one for one in self._grants if one.namespace in ("", namespace) and one.subject in subjects]
 
     def decide(self, question: Question) -> Decision:
-        if self.mode == "AlwaysAllow" or MASTERS in question.user.groups:
+        if self.mode == "AlwaysAllow" or _MASTERS in question.user.groups:
             return Decision(True)
-        current, user = self.policy, question.user
-        # Not the Question itself: hashing a dataclass with a user in it costs as much as deciding.
-        where = (question.verb, question.group, question.resource, question.subresource, question.namespace)
-        key = (user.name, user.groups, *where, question.name, question.path)
-        found = self._decisions.get(key)
-        if found is None:
-            if len(self._decisions) >= _REMEMBERED:
-                self._decisions.clear()
-            found = self._decisions[key] = current.decide(question)
-        return found
+        grants = self.grants(question.user, question.namespace)
+        for grant in grants:
+            if any(allows(rule, question) for rule in grant.rules or ()):
+                return Decision(True, f"RBAC: allowed by {grant.source}")
+        told = faults(grants)
+        return Decision(False, f"RBAC: {told}" if told else "")
 
     def require(self, question: Question) -> None:
-        """StatusError 403 when it is not allowed."""
+        """StatusError 403 when it is not allowed, in upstream's words, which people and tests search for."""
         decision = self.decide(question)
-        if not decision.allowed:
-            raise denied(question, decision.reason)
+        if decision.allowed:
+            return
+        about, who = "", f'User "{question.user.name}" cannot {question.verb}'
+        if question.path:
+            why = f'{who} path "{question.path}"'
+        else:
+            about = f"{question.resource}.{question.group}" if question.group else question.resource
+            about += f' "{question.name}" is ' if question.name else " is "
+            scope = f'in the namespace "{question.namespace}"' if question.namespace else "at the cluster scope"
+            why = f'{who} resource "{question.whole}" in API group "{question.group}" {scope}'
+        message = f"{about}forbidden: {why}" + (f": {decision.reason}" if decision.reason else "")
+        raise StatusError(403, "Forbidden", message, name=question.name, group=question.group, kind=question.resource)
 
 
-def denied(question: Question, reason: str = "") -> StatusError:
-    """403 with the words of upstream's `responsewriters.Forbidden`, which people and tests search for."""
-    why = _sentence(question) + (f": {reason}" if reason else "")
-    about = f"{question.resource}.{question.group}" if question.group else question.resource
+def faults(grants: Sequence[Grant]) -> str:
+    """The roles that bindings name and that do not exist."""
+    return ", ".join(dict.fromkeys(f"{one.role} not found" for one in grants if one.rules is None))
+
+
+def allows(rule: Object, question: Question) -> bool:
+    """By one rule of a Role or ClusterRole."""
+
+    def names(field: str, *asked: str) -> bool:
+        return any(one in (rule.get(field) or ()) for one in ("*", *asked))
+
+    if not names("verbs", question.verb):
+        return False
     if question.path:
-        message = f"forbidden: {why}"
-    else:
-        message = f'{about} "{question.name}" is forbidden: {why}' if question.name else f"{about} is forbidden: {why}"
-    return StatusError(403, "Forbidden", message, name=question.name, group=question.group, kind=question.resource)
+        urls = rule.get("nonResourceURLs") or ()
+        return any(
+            url == question.path or (url.endswith("*") and question.path.startswith(url.rstrip("*"))) for url in urls
+        )
+    of_any = [f"*/{question.subresource}"] if question.subresource else []
+    only = rule.get("resourceNames")
+    return (
+        names("apiGroups", question.group)
+        and names("resources", question.whole, *of_any)
+        and (not only or question.name in only)
+    )
 
 
-def _sentence(question: Question) -> str:
-    who = f'User "{question.user.name}"'
-    if question.path:
-        told = f'{who} cannot {question.verb} path "{question.path}"'
-    else:
-        scope = f'in the namespace "{question.namespace}"' if question.namespace else "at the cluster scope"
-        told = f'{who} cannot {question.verb} resource "{question.whole}" in API group "{question.group}" {scope}'
-    return told.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def _grants(objects: Objects) -> Iterator[Grant]:
+    cluster_roles, roles, cluster_bindings, bindings = (list(objects.list(key)) for key in _KEYS)
+    rules = {("ClusterRole", "", one["metadata"]["name"]): _gathered(one, cluster_roles) for one in cluster_roles}
+    for role in roles:
+        rules["Role", role["metadata"]["namespace"], role["metadata"]["name"]] = role.get("rules") or []
+    for binding in (*cluster_bindings, *bindings):
+        for subject in binding.get("subjects") or ():
+            yield _grant(binding, subject, rules)
+
+
+def _grant(binding: Object, subject: Object, rules: Mapping[tuple[str, str, str], Sequence[Object]]) -> Grant:
+    own, namespace = binding["metadata"]["name"], binding["metadata"].get("namespace") or ""
+    kind, role = binding["roleRef"]["kind"], binding["roleRef"]["name"]
+    who = key = subject.get("kind", ""), subject.get("name", "")
+    if who[0] == "ServiceAccount":
+        home = subject.get("namespace") or namespace
+        who, key = (who[0], f"{who[1]}/{home}"), ("User", f"system:serviceaccount:{home}:{who[1]}")
+    source = f'RoleBinding "{own}/{namespace}"' if namespace else f'ClusterRoleBinding "{own}"'
+    return Grant(
+        namespace=namespace,
+        subject=key,
+        rules=rules.get((kind, namespace if kind == "Role" else "", role)),
+        role=f'{kind.lower()}.{GROUP} "{role}"',
+        source=f'{source} of {kind} "{role}" to {who[0]} "{who[1]}"',
+    )
+
+
+def _gathered(role: Object, roles: Sequence[Object], above: frozenset[str] = frozenset()) -> Sequence[Object]:
+    """The rules of a ClusterRole: its own, or with an aggregationRule those of the roles that it selects, through any
+    number of steps. Nobody writes the gathered rules into the object, as upstream's controller does."""
+    wanted = (role.get("aggregationRule") or {}).get("clusterRoleSelectors")
+    if not wanted:
+        return role.get("rules") or ()
+    above |= {role["metadata"]["name"]}
+    return [
+        rule
+        for one in roles
+        if one["metadata"]["name"] not in above
+        and any(selectors.matches(selector, one["metadata"].get("labels") or {}) for selector in wanted)
+        for rule in _gathered(one, roles, above)
+    ]

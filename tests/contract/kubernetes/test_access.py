@@ -166,27 +166,6 @@ async def test_the_well_known_roles(kube: Client, nobody: Client, space: Space) 
     (await boss.post(roles, {"metadata": {"name": "r"}, "rules": [READ]})).ok(201)
 
 
-async def test_nobody_gives_more_than_he_has(kube: Client, nobody: Client, space: Space) -> None:
-    """Escalation: a role is written only with permissions one holds, a binding only to a role whose rules one holds."""
-    robot = await account(kube, nobody, space)
-    write = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"]}
-    write["verbs"] = ["get", "list", "create", "update", "patch"]
-    await grant(kube, space, READ, write)
-    roles = space.of("rbac.authorization.k8s.io/v1", "roles")
-    await eventually(lambda: may(robot, roles))
-    more = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
-    answer = await robot.post(roles, {"metadata": {"name": "more"}, "rules": [more]})
-    answer.refused(403, "Forbidden", "is attempting to grant RBAC permissions not currently held", "secrets")
-    (await robot.post(roles, {"metadata": {"name": "same"}, "rules": [READ]})).ok(201)
-    body = {
-        "metadata": {"name": "up"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"kind": "ServiceAccount", "name": "robot", "namespace": space.name}],
-    }
-    answer = await robot.post(space.of("rbac.authorization.k8s.io/v1", "rolebindings"), body)
-    answer.refused(403, "Forbidden", "is attempting to grant RBAC permissions not currently held")
-
-
 async def test_a_binding_s_role_is_immutable(kube: Client, space: Space) -> None:
     """roleRef: cannot change; delete and create."""
     path = space.of("rbac.authorization.k8s.io/v1", "rolebindings")

@@ -177,15 +177,6 @@ async def test_services_of_webhooks_are_mapped(port: str) -> None:
                 await api.request("POST", SPACE.configmaps, configmap("a"))
 
 
-async def test_static_tokens_are_users(tmp_path: Path) -> None:
-    """token,user,uid,"groups": kube-apiserver's file; RBAC decides about them like about all."""
-    (tmp_path / "tokens").write_text('t1,jane,1,"dev,system:masters"\nt2,joe,2\n')
-    async with DevKube(Settings(token_file=tmp_path / "tokens")) as api, cluster_of(api).session() as session:
-        jane, joe = Client(session, api.url, token="t1"), Client(session, api.url, token="t2")
-        (await jane.get(SPACE.pods)).ok(200)
-        (await joe.get(SPACE.pods)).refused(403, "Forbidden", 'User "joe" cannot list resource "pods"')
-
-
 async def test_the_directory_and_kubeconfig_are_where_one_says(tmp_path: Path) -> None:
     """Kept after the end when named."""
     config = tmp_path / "sub" / "config"

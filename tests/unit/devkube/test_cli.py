@@ -10,7 +10,7 @@ from devkube.options import Settings
 
 ALL = """
     --listen 0.0.0.0 --port 0 --kubeconfig k --directory d --name a --name b --authorization AlwaysAllow
-    --admin-token t --token-file f --webhook-service ns/w=127.0.0.1:9443 --webhook-service ns/v:8443=h:1
+    --admin-token t --webhook-service ns/w=127.0.0.1:9443 --webhook-service ns/v:8443=h:1
     --simulate --nodes 3 --history 50 --pull-seconds 0.2
     --node-label pool=gpu --node-label empty= --node-capacity nvidia.com/gpu=8 --node-capacity memory=1Ti
 """
@@ -26,7 +26,6 @@ def test_every_flag_reaches_the_settings() -> None:
         names=("a", "b"),
         authorization="AlwaysAllow",
         admin_token="t",
-        token_file=Path("f"),
         webhook_services={"ns/w": "127.0.0.1:9443", "ns/v:8443": "h:1"},
         simulate=True,
         nodes=3,

@@ -88,13 +88,6 @@ async def test_an_address_in_use_is_told() -> None:
     await asyncio.sleep(0)
 
 
-def test_token_files_that_are_wrong_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "tokens.csv"
-    path.write_text("only,two\n")
-    with pytest.raises(ValueError, match=f"{path}: line 1"):
-        DevKube(Settings(token_file=path))
-
-
 @pytest.mark.parametrize(
     ("listen", "host"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("", "127.0.0.1")]
 )

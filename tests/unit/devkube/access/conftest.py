@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from devkube.access import defaults
-from devkube.access.objects import StoredObjects
+from devkube.access.objects import Objects
 from devkube.access.rbac import Authorizer
 from devkube.store import Store
 
@@ -19,7 +19,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.store = Store()
-        self.objects = StoredObjects(self.store)
+        self.objects = Objects(self.store)
         self.authorizer = Authorizer(self.objects)
 
     def put(self, kind: str, name: str, namespace: str = "", key: str = "", **rest: Any) -> dict[str, Any]:

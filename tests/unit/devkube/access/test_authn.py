@@ -6,13 +6,10 @@ import json
 import pytest
 
 from devkube.access import authn, tokens
-from devkube.access.authn import ANONYMOUS, Authenticator, TokenError
-from devkube.access.signing import BadSignature, NotOurs, Signer
+from devkube.access.authn import ANONYMOUS, ISSUER, Authenticator, TokenError
 from devkube.clock import Clock
 from devkube.errors import StatusError
 from devkube.requests import ADMIN, User
-
-ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 
 class Place:
@@ -21,9 +18,7 @@ class Place:
     def __init__(self, cluster) -> None:
         self.cluster, self.objects, self.clock = cluster, cluster.objects, Clock()
         self.clock.freeze()
-        known = {"file-token": User("bob", "7", ("ops", "system:authenticated"))}
-        self.signer = Signer()
-        self.authenticator = Authenticator(self.objects, self.signer, self.clock, "s3cret", tokens=known)
+        self.authenticator = Authenticator(self.objects, self.clock, "s3cret")
         cluster.put("ServiceAccount", "builder", "ns")
 
     def request(self, name: str = "builder", **spec) -> dict:
@@ -41,7 +36,7 @@ class Place:
             self.user(token)
         assert (caught.value.code, caught.value.message) == (401, "Unauthorized")
         with pytest.raises(TokenError) as why:
-            self.authenticator.token(token, self.authenticator.audiences)
+            self.authenticator.token(token, [ISSUER])
         return str(why.value)
 
     def review(self, token: str, **spec) -> dict:
@@ -59,17 +54,9 @@ def test_without_a_bearer_token_one_is_anonymous(place, header) -> None:
     assert place.authenticator.user(header) == ANONYMOUS
 
 
-def test_where_nobody_may_be_anonymous(place) -> None:
-    strict = Authenticator(place.objects, place.signer, place.clock, "s3cret", anonymous=False)
-    with pytest.raises(StatusError) as caught:
-        strict.user(None)
-    assert caught.value.code == 401
-
-
 def test_known_tokens(place) -> None:
     assert place.user("s3cret") == ADMIN
     assert place.authenticator.user("bearer s3cret") == ADMIN
-    assert place.user("file-token").name == "bob"
 
 
 @pytest.mark.parametrize("token", ["nope", "a.b.c", "ключ", "\udcff", "s3cre", "eyJhbGciOiJub25lIn0.e30."])
@@ -88,23 +75,30 @@ def test_an_account_by_its_token(place) -> None:
 
 def test_a_token_is_good_until_it_expires(place) -> None:
     token = place.token(expirationSeconds=600)
-    place.clock.advance(600)
+    place.clock.advance(599)
     place.user(token)
-    place.clock.advance(61)  # a minute more is leeway
+    place.clock.advance(2)
     assert place.refused(token) == "service account token has expired"
 
 
 def test_a_token_dies_with_its_account(place) -> None:
     token = place.token()
     place.cluster.drop("serviceaccounts", "ns", "builder")
-    assert place.refused(token) == 'serviceaccount "builder" not found'
+    assert place.refused(token) == 'serviceaccount "builder" of UID uid-builder not found'
     place.cluster.put("ServiceAccount", "builder", "ns", meta={"uid": "another"})
-    assert place.refused(token) == "service account UID (another) does not match claim (uid-builder)"
+    assert place.refused(token) == 'serviceaccount "builder" of UID uid-builder not found'
+
+
+def test_a_token_that_was_tampered_with_is_nobodys(place) -> None:
+    head, claims, signature = place.token().split(".")
+    other = base64.urlsafe_b64encode(json.dumps({"iss": ISSUER, "sub": "root"}).encode()).rstrip(b"=").decode()
+    for token in (f"{head}.{other}.{signature}", f"{head}.{claims}.", f"{head}.{claims}"):
+        assert place.refused(token) == "invalid bearer token"
 
 
 def test_a_token_request_comes_back_completed(place) -> None:
     found = place.request(audiences=["prod"], expirationSeconds=601)
-    assert found["spec"] == {"audiences": ["prod"], "boundObjectRef": None, "expirationSeconds": 601}
+    assert found["spec"] == {"audiences": ["prod"], "expirationSeconds": 601}
     assert found["status"]["expirationTimestamp"] == place.clock.after(601)
     assert {k: found["metadata"][k] for k in ("name", "namespace", "uid")} == {
         "name": "builder",
@@ -132,7 +126,7 @@ def test_no_token_for_nobody(place) -> None:
 def test_reviews(place) -> None:
     token = place.token(audiences=["prod"])
     assert "invalid for the target audiences" in place.refused(token)
-    assert place.review(token)["error"].startswith('[invalid bearer token, token audiences ["prod"] is invalid')
+    assert place.review(token)["error"].startswith("token audiences ['prod'] is invalid")
     found = place.review(token, audiences=["prod", "test"])
     assert (found["authenticated"], found["audiences"]) == (True, ["prod"])
     assert found["user"]["username"] == "system:serviceaccount:ns:builder"
@@ -140,32 +134,6 @@ def test_reviews(place) -> None:
     assert place.review("nope") == {"user": {}, "error": "invalid bearer token"}
     with pytest.raises(StatusError, match="token is required"):
         place.review("")
-
-
-def test_a_token_that_was_tampered_with(place) -> None:
-    head, _, signature = place.token().split(".")
-    claims = base64.urlsafe_b64encode(json.dumps({"iss": ISSUER, "sub": "root"}).encode()).rstrip(b"=").decode()
-    assert place.refused(f"{head}.{claims}.{signature}") == "go-jose/go-jose: error in cryptographic primitive"
-    assert place.refused(f"{head}.{claims}.") == "invalid signature"
-    assert place.refused(f"{head}.{claims}.!") == "the token is broken"
-
-
-def test_a_token_of_another_start_is_not_ours(place) -> None:
-    other = Signer()
-    with pytest.raises(BadSignature, match="no keys found"):
-        place.signer.claims(other.sign({"sub": "x"}))
-    elsewhere = Signer("https://elsewhere")
-    with pytest.raises(NotOurs):
-        place.signer.claims(elsewhere.sign({"sub": "x"}))
-
-
-def test_token_file() -> None:
-    lines = ["# who may", 'abc,ann,1,"dev,ops"', "def,bob,2", ""]
-    found = authn.read_token_file(lines)
-    assert found["abc"] == User("ann", "1", ("dev", "ops", "system:authenticated"))
-    assert found["def"].groups == ("system:authenticated",)
-    with pytest.raises(ValueError, match="line 1 of the token file needs token,user,uid"):
-        authn.read_token_file(["abc"])
 
 
 # ------------------------------------------------------------------------------------------------ kubectl --as

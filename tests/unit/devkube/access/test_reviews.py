@@ -82,8 +82,8 @@ def test_what_may_i_where_everything_is_allowed(cluster) -> None:
         ({"user": "x"}, "spec.resourceAttributes", "exactly one of nonResourceAttributes or resourceAttributes"),
         (
             {"user": "x", "resourceAttributes": {}, "nonResourceAttributes": {}},
-            "spec.nonResourceAttributes",
-            "cannot be specified in combination",
+            "spec.resourceAttributes",
+            "exactly one of",
         ),
         ({"resourceAttributes": {}}, "spec.user", "at least one of user or group must be specified"),
     ],
@@ -92,7 +92,6 @@ def test_questions_nobody_answers(cluster, spec, field: str, text: str) -> None:
     with pytest.raises(StatusError, match=text) as caught:
         reviews.subject_access_review(cluster.authorizer, body("SubjectAccessReview", spec))
     assert (caught.value.code, caught.value.causes[0].field) == (422, field)
-    assert caught.value.message.startswith('.authorization.k8s.io "" is invalid: ')
 
 
 def test_who_am_i() -> None:

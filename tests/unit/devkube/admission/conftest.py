@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from devkube.access.objects import StoredObjects
+from devkube.access.objects import Objects
 from devkube.admission.call import Caller
 from devkube.admission.chain import Chain
 from devkube.kinds import Catalog, Resource, Subresource
@@ -87,7 +87,7 @@ class Bench:
         self.store = Store()
         self.caller = FakeCaller()
         self.chain = Chain(
-            StoredObjects(self.store), Catalog([*BY_NAME.values(), *CONFIGURATIONS.values()]), self.caller
+            Objects(self.store), Catalog([*BY_NAME.values(), *CONFIGURATIONS.values()]), self.caller
         )
 
     @property
