@@ -1,39 +1,17 @@
 """Every built-in resource that is served, as rows: name, kind, short names, subresources.
 
-Facts: upstream's discovery documents of 1.36; what is left out stands in devkube's README. A kind that is kept without
-being enforced says so in a warning (`NOT_ENFORCED`).
+Facts: upstream's discovery documents of 1.36; what is left out stands in devkube's README.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
-from devkube.builtin import columns, others, pods, webhookrules, workloads
-from devkube.builtin.defaults import DEFAULTS
-from devkube.builtin.prepares import PREPARES, Allocator
-from devkube.builtin.rules import Behaviour, BuiltinRules, Validate
+from devkube.builtin.columns import columns
+from devkube.builtin.prepares import services
+from devkube.builtin.rules import BuiltinRules
 from devkube.kinds import ALL_VERBS, Resource, Subresource
 
 CHANGE = ("get", "patch", "update")
 CREATE = ("create",)
-
-
-@dataclass(frozen=True)
-class Row:
-    """`subresources` are names of the table below; `one` is the singular where it is not the kind in lower case."""
-
-    plural: str
-    kind: str
-    short: str = ""
-    subresources: str = ""
-    categories: str = ""
-    verbs: tuple[str, ...] = ALL_VERBS
-    cluster: bool = False
-
-
-def _row(plural: str, kind: str, short: str = "", subresources: str = "", categories: str = "", **more: object) -> Row:
-    return Row(plural, kind, short, subresources, categories, **more)  # type: ignore[arg-type]
-
-
 SUBRESOURCES = {
     "scale": Subresource("scale", "Scale", CHANGE, "autoscaling", "v1"),
     "token": Subresource("token", "TokenRequest", CREATE, "authentication.k8s.io", "v1"),
@@ -42,17 +20,39 @@ SUBRESOURCES = {
 }
 NO_COLLECTION = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 HOOKS = "api-extensions"
-NOT_ENFORCED = frozenset(("LimitRange", "ResourceQuota"))
-VALIDATES: Mapping[str, Validate] = {
-    "Pod": pods.pod,
-    "MutatingWebhookConfiguration": webhookrules.webhooks,
-    "ValidatingWebhookConfiguration": webhookrules.webhooks,
-    **workloads.VALIDATES,
-    **others.VALIDATES,
-}
+
+
+def _row(
+    plural: str,
+    kind: str,
+    short: str = "",
+    subresources: str = "",
+    categories: str = "",
+    *,
+    verbs: tuple[str, ...] = ALL_VERBS,
+    cluster: bool = False,
+) -> Resource:
+    """Of a group and version that are not told yet. `subresources` are of the table above, or of the kind itself."""
+    of = {name: Subresource(name, kind, ("update",) if name == "finalize" else CHANGE) for name in subresources.split()}
+    return Resource(
+        group="",
+        version="",
+        plural=plural,
+        kind=kind,
+        singular=kind.lower(),
+        namespaced=not cluster,
+        rules=BuiltinRules("", "", kind),
+        verbs=verbs,
+        short_names=tuple(short.split()),
+        categories=tuple(categories.split()),
+        subresources={name: SUBRESOURCES.get(name, one) for name, one in of.items()},
+        columns=columns(kind),
+        scale_paths=(".spec.replicas", ".status.replicas", ".spec.selector"),
+    )
+
 
 # In upstream's order of preference.
-GROUPS: dict[tuple[str, str], tuple[Row, ...]] = {
+GROUPS: dict[tuple[str, str], tuple[Resource, ...]] = {
     ("", "v1"): (
         _row("configmaps", "ConfigMap", "cm"),
         _row("endpoints", "Endpoints", "ep"),
@@ -119,39 +119,14 @@ GROUPS: dict[tuple[str, str], tuple[Row, ...]] = {
 
 def builtin_resources() -> list[Resource]:
     """Fresh rows for one server: what its rules count (addresses of Services) is that server's own."""
-    allocator = Allocator()
-    return [_resource(group, version, row, allocator) for (group, version), rows in GROUPS.items() for row in rows]
-
-
-def _behaviour(kind: str, allocator: Allocator) -> Behaviour:
-    return Behaviour(
-        defaults=(DEFAULTS[kind],) if kind in DEFAULTS else (),
-        prepares=(*PREPARES.get(kind, ()), *((allocator.prepare,) if kind == "Service" else ())),
-        validates=(VALIDATES[kind],) if kind in VALIDATES else (),
-        cells=columns.cells(kind),
-        warning=f"devkube keeps {kind} objects but does not enforce them" if kind in NOT_ENFORCED else "",
-    )
-
-
-def _resource(group: str, version: str, row: Row, allocator: Allocator) -> Resource:
-    return Resource(
-        group=group,
-        version=version,
-        plural=row.plural,
-        kind=row.kind,
-        singular=row.kind.lower(),
-        namespaced=not row.cluster,
-        rules=BuiltinRules(group, version, row.kind, _behaviour(row.kind, allocator)),
-        verbs=row.verbs,
-        short_names=tuple(row.short.split()),
-        categories=tuple(row.categories.split()),
-        subresources={one.name: one for one in _subresources(row)},
-        columns=columns.columns(row.kind),
-        scale_paths=(".spec.replicas", ".status.replicas", ".spec.selector"),
-    )
-
-
-def _subresources(row: Row) -> Iterator[Subresource]:
-    for name in row.subresources.split():
-        verbs = ("update",) if name == "finalize" else CHANGE
-        yield SUBRESOURCES.get(name) or Subresource(name, row.kind, verbs)
+    service = services()
+    return [
+        replace(
+            row,
+            group=group,
+            version=version,
+            rules=BuiltinRules(group, version, row.kind, service if row.kind == "Service" else None),
+        )
+        for (group, version), rows in GROUPS.items()
+        for row in rows
+    ]

@@ -1,178 +1,217 @@
-"""What upstream fills in, kind by kind (`pkg/apis/*/v1/defaults.go`), in place, and twice without harm.
+"""What upstream fills in (`pkg/apis/*/v1/defaults.go`), in place, and twice without harm.
 
-Objects are decoded already: types are right and no value is null. What upstream's admission plugins fill in is not
-here, but for a Pod's `serviceAccountName`, which webhooks read. Pods and their templates are in `poddefaults`.
+`DEFAULTS` are by Go struct and hold wherever that struct is: a Pod's containers and those of any template. `FILLS` is
+what depends on other fields. Objects are decoded already: types are right and no value is null. What upstream's
+admission plugins fill in is not here, but for what webhooks read of Pods: the service account and the tolerations.
 """
 
 import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from devkube.builtin.poddefaults import pod, pod_spec
-from devkube.kinds import Object
+from devkube.builtin.types import Json, Node, structs
 
-Json = dict[str, Any]
+RBAC = "rbac.authorization.k8s.io"
+_PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+_HOOK = {
+    "failurePolicy": "Fail",
+    "matchPolicy": "Equivalent",
+    "timeoutSeconds": 10,
+    "namespaceSelector": {},
+    "objectSelector": {},
+}
+_MODE: Json = {"defaultMode": 0o644}
+_ZEROS = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+_OBJECT: Json = {"spec": {}, "status": {}}
+DEFAULTS: Mapping[str, Json] = {
+    "core.PodTemplateSpec": {"metadata": {}, "spec": {}},
+    "core.PodSpec": {
+        "dnsPolicy": "ClusterFirst",
+        "restartPolicy": "Always",
+        "schedulerName": "default-scheduler",
+        "securityContext": {},
+        "terminationGracePeriodSeconds": 30,
+    },
+    "core.Container": {
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "resources": {},
+    },
+    "core.ContainerPort": {"protocol": "TCP"},
+    "core.HTTPGetAction": {"path": "/", "scheme": "HTTP"},
+    "core.GRPCAction": {"service": ""},
+    "core.ObjectFieldSelector": {"apiVersion": "v1"},
+    "core.ResourceFieldSelector": {"divisor": "0"},
+    **{
+        f"core.{kind}VolumeSource": {"defaultMode": 0o644}
+        for kind in ("Secret", "ConfigMap", "DownwardAPI", "Projected")
+    },
+    "core.HostPathVolumeSource": {"type": ""},
+    "core.ServiceAccountTokenProjection": {"expirationSeconds": 3600},
+    "core.PersistentVolumeClaimSpec": {"volumeMode": "Filesystem", "resources": {}},
+    "core.PersistentVolumeClaim": {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "spec": {},
+        "status": {"phase": "Pending"},
+    },
+    "core.Service": {"spec": {}, "status": {"loadBalancer": {}}},
+    "core.ServiceSpec": {"sessionAffinity": "None", "type": "ClusterIP"},
+    "core.ServicePort": {"protocol": "TCP"},
+    "core.Secret": {"type": "Opaque"},
+    "core.Namespace": {"metadata": {}, "status": {"phase": "Active"}},
+    "apps.Deployment": _OBJECT,
+    "apps.DeploymentSpec": {
+        "template": {},
+        "strategy": {},
+        "replicas": 1,
+        "revisionHistoryLimit": 10,
+        "progressDeadlineSeconds": 600,
+    },
+    "apps.DeploymentStrategy": {"type": "RollingUpdate"},
+    "apps.ReplicaSet": _OBJECT,
+    "apps.ReplicaSetSpec": {"template": {}, "replicas": 1},
+    "apps.ReplicaSetStatus": {"replicas": 0},
+    "apps.DaemonSet": _OBJECT,
+    "apps.DaemonSetSpec": {"template": {}, "updateStrategy": {}, "revisionHistoryLimit": 10},
+    "apps.DaemonSetUpdateStrategy": {"type": "RollingUpdate"},
+    "apps.DaemonSetStatus": dict.fromkeys(_ZEROS, 0),
+    "apps.StatefulSet": _OBJECT,
+    "apps.StatefulSetSpec": {
+        "template": {},
+        "serviceName": "",
+        "updateStrategy": {},
+        "persistentVolumeClaimRetentionPolicy": {},
+        "podManagementPolicy": "OrderedReady",
+        "replicas": 1,
+        "revisionHistoryLimit": 10,
+    },
+    "apps.StatefulSetUpdateStrategy": {"type": "RollingUpdate"},
+    "apps.StatefulSetPersistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+    "apps.StatefulSetStatus": {"replicas": 0, "availableReplicas": 0},
+    "batch.Job": _OBJECT,
+    "batch.JobSpec": {"template": {}},
+    "admissionregistration.ValidatingWebhook": _HOOK,
+    "admissionregistration.MutatingWebhook": {**_HOOK, "reinvocationPolicy": "Never"},
+    "admissionregistration.RuleWithOperations": {"scope": "*"},
+    "admissionregistration.ServiceReference": {"port": 443},
+    "rbac.RoleBinding": {"roleRef": {}},
+    "rbac.ClusterRoleBinding": {"roleRef": {}},
+    "rbac.RoleRef": {"apiGroup": RBAC},
+}
 
 
-def child(obj: Json, *path: str) -> Json:
-    """The object at `path`, made where it is missing."""
-    for key in path:
-        obj = obj.setdefault(key, {})
-    return obj
+def default(obj: Json, node: Node) -> None:
+    for go, _, value, _ in structs(obj, node):
+        fill(value, DEFAULTS.get(go, {}))
+        if more := FILLS.get(go):
+            more(value)
 
 
-def fill(obj: Json, **values: Any) -> None:
-    """Set what is missing or empty text; lists and maps are copied."""
+def fill(obj: Json, values: Json) -> None:
+    """Set what is missing or empty text."""
     for key, value in values.items():
         if obj.get(key) in (None, ""):
             obj[key] = copy.deepcopy(value)
 
 
-def _template(obj: Object) -> Json:
-    """A Pod template's defaults; gives the workload's spec."""
-    spec = child(obj, "spec")
-    pod_spec(child(spec, "template", "spec"))
-    child(spec, "template", "metadata")
-    return spec
+def _pod(obj: Json) -> None:
+    spec = obj.setdefault("spec", {})
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+    fill(spec, {"enableServiceLinks": True, "serviceAccountName": account})
+    given = [one for one in spec.get("tolerations") or () if one.get("effect") in (None, "", "NoExecute")]
+    for name in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(one.get("key") in (None, "", name) for one in given):
+            one = {"key": name, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            spec.setdefault("tolerations", []).append(one)
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        if limits := container.get("resources", {}).get("limits"):
+            container["resources"]["requests"] = {**limits, **container["resources"].get("requests", {})}
+        for port in (container.get("ports") or ()) if spec.get("hostNetwork") else ():
+            if not port.get("hostPort") and "containerPort" in port:
+                port["hostPort"] = port["containerPort"]
 
 
-def deployment(obj: Object) -> None:
-    spec = _template(obj)
-    fill(spec, replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600)
-    strategy = child(spec, "strategy")
-    fill(strategy, type="RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
-        rolling = child(strategy, "rollingUpdate")
-        rolling.setdefault("maxUnavailable", "25%")  # an empty text is refused, not filled
-        rolling.setdefault("maxSurge", "25%")
+def _pod_spec(spec: Json) -> None:
+    if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = account  # the older name is written too
 
 
-def replica_set(obj: Object) -> None:
-    fill(_template(obj), replicas=1)
+def pull_policy(image: str) -> str:
+    """Always for the tag `latest`, also where no tag is written; a digest alone has no tag."""
+    name, _, digest = image.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2] or ("" if digest else "latest")
+    return "Always" if tag == "latest" else "IfNotPresent"
 
 
-def daemon_set(obj: Object) -> None:
-    spec = _template(obj)
-    fill(spec, revisionHistoryLimit=10)
-    strategy = child(spec, "updateStrategy")
-    fill(strategy, type="RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
-        fill(child(strategy, "rollingUpdate"), maxUnavailable=1, maxSurge=0)
+def _volume(volume: Json) -> None:
+    if not volume.keys() - {"name"}:
+        volume["emptyDir"] = {}
 
 
-def stateful_set(obj: Object) -> None:
-    spec = _template(obj)
-    spec.setdefault("serviceName", "")
-    fill(spec, podManagementPolicy="OrderedReady", replicas=1, revisionHistoryLimit=10)
-    strategy = child(spec, "updateStrategy")
-    if not strategy.get("type"):
-        strategy["type"] = "RollingUpdate"
-        child(strategy, "rollingUpdate")
-    if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
-        fill(strategy["rollingUpdate"], partition=0)
-    fill(child(spec, "persistentVolumeClaimRetentionPolicy"), whenDeleted="Retain", whenScaled="Retain")
-    for claim in spec.get("volumeClaimTemplates") or ():
-        fill(claim, apiVersion="v1", kind="PersistentVolumeClaim")
-        persistent_volume_claim(claim)
+def _rolling(values: Json) -> Callable[[Json], None]:
+    def strategy(obj: Json) -> None:
+        if obj["type"] == "RollingUpdate":
+            fill(obj.setdefault("rollingUpdate", {}), values)
+
+    return strategy
 
 
-def job(obj: Object) -> None:
-    spec = _template(obj)
+def _job(obj: Json) -> None:
+    spec = obj["spec"]
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
     limit = 2**31 - 1 if "backoffLimitPerIndex" in spec else 6
-    fill(spec, parallelism=1, backoffLimit=limit, completionMode="NonIndexed", suspend=False, manualSelector=False)
-    fill(spec, podReplacementPolicy="Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
-    labels = (spec["template"].get("metadata") or {}).get("labels")
-    if labels:
-        fill(child(obj, "metadata"), labels=labels)
+    fill(spec, {"parallelism": 1, "backoffLimit": limit, "completionMode": "NonIndexed", "suspend": False})
+    replaced = "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
+    fill(spec, {"manualSelector": False, "podReplacementPolicy": replaced})
 
 
-def service(obj: Object) -> None:
-    spec = child(obj, "spec")
-    fill(spec, sessionAffinity="None", type="ClusterIP")
-    if spec["sessionAffinity"] == "None":
+def _service(spec: Json) -> None:
+    if spec["sessionAffinity"] == "ClientIP":
+        fill(spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {}), {"timeoutSeconds": 10800})
+    else:
         spec.pop("sessionAffinityConfig", None)
-    elif spec["sessionAffinity"] == "ClientIP":
-        fill(child(spec, "sessionAffinityConfig", "clientIP"), timeoutSeconds=10800)
     for port in spec.get("ports") or ():
-        fill(port, protocol="TCP")
-        if port.get("targetPort") in (None, 0, "") and "port" in port:
+        if not port.get("targetPort") and "port" in port:
             port["targetPort"] = port["port"]
-    outside = spec["type"] in ("NodePort", "LoadBalancer") or (spec["type"] == "ClusterIP" and spec.get("externalIPs"))
-    if outside:
-        fill(spec, externalTrafficPolicy="Cluster")
-    if spec["type"] in ("ClusterIP", "NodePort", "LoadBalancer"):
-        fill(spec, internalTrafficPolicy="Cluster")
-    if spec["type"] == "LoadBalancer":
-        fill(spec, allocateLoadBalancerNodePorts=True)
+    kind = spec["type"]
+    if kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and spec.get("externalIPs")):
+        fill(spec, {"externalTrafficPolicy": "Cluster"})
+    if kind in ("ClusterIP", "NodePort", "LoadBalancer"):
+        fill(spec, {"internalTrafficPolicy": "Cluster"})
+    if kind == "LoadBalancer":
+        fill(spec, {"allocateLoadBalancerNodePorts": True})
 
 
-def secret(obj: Object) -> None:
-    fill(obj, type="Opaque")
+def _namespace(obj: Json) -> None:
+    if name := obj["metadata"].get("name"):
+        obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
 
 
-def namespace(obj: Object) -> None:
-    meta = child(obj, "metadata")
-    if meta.get("name"):
-        child(meta, "labels")["kubernetes.io/metadata.name"] = meta["name"]
-    fill(child(obj, "status"), phase="Active")
+def _node_status(status: Json) -> None:
+    if "capacity" in status:
+        fill(status, {"allocatable": status["capacity"]})
 
 
-def persistent_volume_claim(obj: Object) -> None:
-    fill(child(obj, "status"), phase="Pending")
-    fill(child(obj, "spec"), volumeMode="Filesystem")
-    child(obj["spec"], "resources")
+def _subject(subject: Json) -> None:
+    if subject.get("kind") in ("User", "Group"):
+        fill(subject, {"apiGroup": RBAC})
 
 
-def node(obj: Object) -> None:
-    status = obj.get("status") or {}
-    if "capacity" in status and "allocatable" not in status:
-        status["allocatable"] = dict(status["capacity"])
-
-
-def _webhooks(obj: Object, **more: Any) -> None:
-    for hook in obj.get("webhooks") or ():
-        fill(hook, failurePolicy="Fail", matchPolicy="Equivalent", timeoutSeconds=10, **more)
-        fill(hook, namespaceSelector={}, objectSelector={})
-        for rule in hook.get("rules") or ():
-            fill(rule, scope="*")
-        if reference := (hook.get("clientConfig") or {}).get("service"):
-            fill(reference, port=443)
-
-
-def validating_webhooks(obj: Object) -> None:
-    _webhooks(obj)
-
-
-def mutating_webhooks(obj: Object) -> None:
-    _webhooks(obj, reinvocationPolicy="Never")
-
-
-RBAC = "rbac.authorization.k8s.io"
-
-
-def binding(obj: Object) -> None:
-    fill(child(obj, "roleRef"), apiGroup=RBAC)
-    for subject in obj.get("subjects") or ():
-        if subject.get("kind") in ("User", "Group"):
-            fill(subject, apiGroup=RBAC)
-
-
-DEFAULTS: Mapping[str, Callable[[Object], None]] = {
-    "Pod": pod,
-    "Deployment": deployment,
-    "ReplicaSet": replica_set,
-    "DaemonSet": daemon_set,
-    "StatefulSet": stateful_set,
-    "Job": job,
-    "Service": service,
-    "Secret": secret,
-    "Namespace": namespace,
-    "PersistentVolumeClaim": persistent_volume_claim,
-    "Node": node,
-    "MutatingWebhookConfiguration": mutating_webhooks,
-    "ValidatingWebhookConfiguration": validating_webhooks,
-    "RoleBinding": binding,
-    "ClusterRoleBinding": binding,
+FILLS: Mapping[str, Callable[[Json], Any]] = {
+    "core.Pod": _pod,
+    "core.PodSpec": _pod_spec,
+    "core.Container": lambda one: fill(one, {"imagePullPolicy": pull_policy(one.get("image", ""))}),
+    "core.Probe": lambda probe: probe.update({key: probe.get(key) or value for key, value in _PROBE.items()}),
+    "core.Volume": _volume,
+    "core.ImageVolumeSource": lambda one: fill(one, {"pullPolicy": pull_policy(one.get("reference", ""))}),
+    "core.ServiceSpec": _service,
+    "core.Namespace": _namespace,
+    "core.NodeStatus": _node_status,
+    "apps.DeploymentStrategy": _rolling({"maxUnavailable": "25%", "maxSurge": "25%"}),
+    "apps.DaemonSetUpdateStrategy": _rolling({"maxUnavailable": 1, "maxSurge": 0}),
+    "apps.StatefulSetUpdateStrategy": _rolling({"partition": 0}),
+    "batch.Job": _job,
+    "rbac.Subject": _subject,
 }

@@ -16,47 +16,33 @@ import msgspec
 from devkube.schema import Schema
 
 PREFIX = "#/$defs/"
-# What the published document lacks: defaults of keys that identify a list's items (server-side apply needs them).
-KEY_DEFAULTS = {
-    ("io.k8s.api.core.v1.ContainerPort", "protocol"): "TCP",
-    ("io.k8s.api.core.v1.ServicePort", "protocol"): "TCP",
-    ("io.k8s.api.core.v1.EndpointPort", "protocol"): "TCP",
-}
 
 
 @cache
 def document() -> Mapping[str, Any]:
     """`{"$defs": {name: schema}}`. RuntimeError where the package is not installed."""
-    found: Mapping[str, Any] = msgspec.json.decode(_newest().read_bytes())
-    for (name, field), value in KEY_DEFAULTS.items():
-        found["$defs"][name]["properties"][field]["default"] = value
-    return found
-
-
-def _newest() -> Path:
     spec = find_spec("kubernetes_validate")
     if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError(
-            "devkube needs the schemas of the package kubernetes-validate: pip install kubernetes-validate"
-        )
+        raise RuntimeError("devkube needs the schemas of the package kubernetes-validate: pip install it")
     folder = Path(spec.submodule_search_locations[0]) / "kubernetes-json-schema"
     versions = [p for p in folder.iterdir() if re.fullmatch(r"v\d+\.\d+\.\d+-local", p.name)]
-    return max(versions, key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)]) / "_definitions.json"
+    newest = max(versions, key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)])
+    found: Mapping[str, Any] = msgspec.json.decode((newest / "_definitions.json").read_bytes())
+    # What it lacks: defaults of keys that identify a list's items (server-side apply needs them).
+    for name in ("ContainerPort", "ServicePort", "EndpointPort"):
+        found["$defs"][f"io.k8s.api.core.v1.{name}"]["properties"]["protocol"]["default"] = "TCP"
+    return found
 
 
 @cache
 def _by_kind() -> Mapping[tuple[str, str, str], str]:
-    found = {}
-    for name, node in document()["$defs"].items():
-        for gvk in node.get("x-kubernetes-group-version-kind", ()):
-            found[gvk["group"], gvk["version"], gvk["kind"]] = name
-    return found
-
-
-def definition(group: str, version: str, kind: str) -> str:
-    """The name under `$defs` of a kind; KeyError where the document has none."""
-    return _by_kind()[group, version, kind]
+    return {
+        (gvk["group"], gvk["version"], gvk["kind"]): name
+        for name, node in document()["$defs"].items()
+        for gvk in node.get("x-kubernetes-group-version-kind", ())
+    }
 
 
 def schema_of(group: str, version: str, kind: str) -> Schema:
-    return Schema({"$ref": PREFIX + definition(group, version, kind)}, document())
+    """KeyError where the document has no such kind."""
+    return Schema({"$ref": PREFIX + _by_kind()[group, version, kind]}, document())

@@ -1,19 +1,25 @@
-"""Rules of kinds without a Pod template: ConfigMap, Secret, Service, Lease, roles and their bindings.
+"""Rules of all kinds but Pods: workloads, webhook configurations, ConfigMaps, Secrets, Services, roles and bindings.
 
-Rule: upstream's `pkg/apis/*/validation`. Of CRDs nothing is here: `devkube.custom` checks them.
+Rule: upstream's `pkg/apis/*/validation`. `STRUCTS` hold wherever the Go struct is, `KINDS` of whole objects, which may
+ask for what was before. Of CRDs nothing is here: `devkube.custom` checks them.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from urllib.parse import urlsplit
 
-from devkube.builtin import names
-from devkube.builtin.containers import port_or_name
+from devkube import selectors
+from devkube.admission import conditions
+from devkube.builtin import names, pods
 from devkube.builtin.defaults import RBAC
-from devkube.builtin.metadata import labels
-from devkube.causes import duplicate, forbidden, invalid, required, too_long, unchanged, unsupported
-from devkube.errors import Cause
+from devkube.builtin.fields import StructRule
+from devkube.builtin.pods import repeated, without
+from devkube.builtin.types import Json
+from devkube.causes import forbidden, invalid, required, too_long, unchanged, unsupported
+from devkube.errors import Cause, StatusError
 from devkube.kinds import Object
 
+KindRule = Callable[[Object, Object | None, str], Iterable[Cause]]
 SIZE_LIMIT = 1024 * 1024  # bytes
 _FROZEN = "field is immutable when `immutable` is set"
 _KEYS = {
@@ -21,112 +27,218 @@ _KEYS = {
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
 }
+_FREE = (
+    *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
+    *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),
+)
 
 
-def _frozen(new: Object, old: Object | None, keys: tuple[str, ...]) -> Iterator[Cause]:
-    if old is None or not old.get("immutable"):
+def _workload(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Deployment, ReplicaSet, DaemonSet, StatefulSet."""
+    spec, before = new["spec"], (old or {}).get("spec") or {}
+    if spec.get("selector") == {}:
+        yield invalid("spec.selector", {}, f"empty selector is invalid for {new['kind'].lower()}")
+    yield from _matching(spec)
+    if (policy := spec["template"]["spec"].get("restartPolicy")) in ("OnFailure", "Never"):
+        yield unsupported("spec.template.spec.restartPolicy", policy, ("Always",))
+    if new["kind"] == "StatefulSet" and old is not None:
+        if without(spec, *_FREE) != without(before, *_FREE):
+            text = f"updates to statefulset spec for fields other than {', '.join(_FREE)} are forbidden"
+            yield forbidden("spec", text)
+    elif old is not None:
+        yield from unchanged("spec.selector", spec.get("selector"), before.get("selector"))
+
+
+def _matching(spec: Json) -> Iterator[Cause]:
+    found = (spec["template"].get("metadata") or {}).get("labels")
+    try:
+        matches = selectors.matches(spec.get("selector"), found or {})  # no selector selects nothing
+    except StatusError:  # an operator that is none is told by the selector's own rules
         return
-    if not new.get("immutable"):
-        yield forbidden("immutable", _FROZEN)
-    for key in keys:
-        if (new.get(key) or {}) != (old.get(key) or {}):
-            yield forbidden(key, _FROZEN)
+    if not matches:
+        yield invalid("spec.template.metadata.labels", found, "`selector` does not match template `labels`")
 
 
-def config_map(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    yield from _frozen(new, old, ("data", "binaryData"))
-    text, binary = new.get("data") or {}, new.get("binaryData") or {}
-    for field, found in (("data", text), ("binaryData", binary)):
-        for key in found:
-            yield from names.check(f"{field}[{key}]", key, names.config_key)
-    for key in text.keys() & binary.keys():
-        yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
-    size = sum(len(value.encode()) for value in text.values()) + sum(len(one) * 3 // 4 for one in binary.values())
-    if size > SIZE_LIMIT:
-        yield too_long("[]", SIZE_LIMIT)  # as upstream writes a path of nothing
+def _strategy(strategy: Json, at: str, root: Object) -> Iterator[Cause]:
+    rolling = strategy.get("rollingUpdate")
+    if rolling is None:
+        return
+    if strategy.get("type") == "Recreate":
+        yield forbidden(f"{at}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
+        return
+    amounts = {key: str(rolling.get(key, 0)) for key in ("maxUnavailable", "maxSurge")}
+    for key, text in amounts.items():
+        if not re.fullmatch("[0-9]+%?", text):
+            told = "must be a number that is not negative, or a percentage such as 25%"
+            yield invalid(f"{at}.rollingUpdate.{key}", rolling[key], told)
+    if all(text.strip("0%") == "" for text in amounts.values()):
+        why = "may not be 0 when `maxSurge` is 0"
+        yield invalid(f"{at}.rollingUpdate.maxUnavailable", rolling.get("maxUnavailable"), why)
 
 
-def secret(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+def _job(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    spec, before = new["spec"], (old or {}).get("spec") or {}
+    indexed = spec.get("completionMode") == "Indexed"
+    if indexed and "completions" not in spec:
+        yield required("spec.completions", "when completion mode is Indexed")
+    if spec["template"]["spec"].get("restartPolicy") not in ("OnFailure", "Never"):
+        yield required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+    yield from _matching(spec)
     if old is not None:
-        yield from unchanged("type", new.get("type"), old.get("type"))
-    yield from _frozen(new, old, ("data",))
-    data = new.get("data") or {}
-    for key in data:
-        yield from names.check(f"data[{key}]", key, names.config_key)
-    if sum(len(one) * 3 // 4 for one in data.values()) > SIZE_LIMIT:
-        yield too_long("data", SIZE_LIMIT)
-    for key in _KEYS.get(new.get("type") or "", ()):
-        if key not in data:
+        fixed = [] if indexed else ["selector", "completionMode", "completions"]
+        for key in fixed if before.get("suspend") else [*fixed, "template"]:
+            yield from unchanged(f"spec.{key}", spec.get(key), before.get(key))
+
+
+def _expression(one: Json, at: str, root: Object) -> Iterator[Cause]:
+    operator, values = one.get("operator") or "", one.get("values") or ()
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            yield forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    elif operator:
+        yield invalid(f"{at}.operator", operator, "not a valid selector operator")
+    if one.get("key"):
+        yield from names.check(f"{at}.key", one["key"], names.qualified)
+    for number, value in enumerate(values):
+        yield from names.check(f"{at}.values[{number}]", value, names.label_value)
+
+
+def _webhooks(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    yield from repeated(new.get("webhooks") or [], "webhooks")
+    known = [one for hook in (old or {}).get("webhooks") or () for one in hook.get("matchConditions") or ()]
+    for index, hook in enumerate(new.get("webhooks") or ()):
+        if hook.get("matchConditions"):
+            at = f"webhooks[{index}].matchConditions"
+            yield from conditions.problems(hook["matchConditions"], at, known)
+
+
+def _webhook(hook: Json, at: str, root: Object) -> Iterator[Cause]:
+    name, versions = hook.get("name") or "", hook.get("admissionReviewVersions") or ()
+    if name:
+        wrong = names.check(f"{at}.name", name, names.dns_subdomain)
+        yield from wrong
+        if not wrong and name.count(".") < 2:
+            yield invalid(f"{at}.name", name, "should be a domain with at least three segments separated by dots")
+    if versions and "v1" not in versions:
+        yield invalid(f"{at}.admissionReviewVersions", list(versions), "must include v1")
+
+
+def _webhook_rule(rule: Json, at: str, root: Object) -> Iterator[Cause]:
+    for key in ("operations", "apiGroups", "apiVersions", "resources"):
+        found = rule.get(key) or ()
+        if not found:
+            yield required(f"{at}.{key}")
+        elif "*" in found and len(found) > 1 and (key != "resources" or any("/" not in one for one in found[1:])):
+            yield invalid(f"{at}.{key}", list(found), "if '*' is present, must not specify others")
+
+
+def _client(client: Json, at: str, root: Object) -> Iterator[Cause]:
+    if ("url" in client) == ("service" in client):
+        yield required(at, "exactly one of url or service is required")
+    elif "url" in client:
+        url = urlsplit(client["url"])
+        for wrong, part, why in (
+            (url.scheme != "https", url.scheme, "'https' is the only allowed URL scheme"),
+            (not url.netloc, "", "host must be specified"),
+            ("@" in url.netloc, url.netloc.rpartition("@")[0], "user information is not permitted in the URL"),
+            (url.fragment, url.fragment, "fragments are not permitted in the URL"),
+            (url.query, url.query, "query parameters are not permitted in the URL"),
+        ):
+            if wrong:
+                yield invalid(f"{at}.url", part, f"{why}; desired format: https://host[/path]")
+    elif not (client["service"].get("path") or "/").startswith("/"):
+        yield invalid(f"{at}.service.path", client["service"]["path"], "must start with a '/'")
+
+
+def _data(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Of ConfigMaps and Secrets."""
+    secret, parts = new["kind"] == "Secret", {key: new.get(key) or {} for key in ("data", "binaryData")}
+    if old is not None and old.get("immutable"):
+        if not new.get("immutable"):
+            yield forbidden("immutable", _FROZEN)
+        for part, found in parts.items():
+            if found != (old.get(part) or {}):
+                yield forbidden(part, _FROZEN)
+    for part, found in parts.items():
+        for key in found:
+            yield from names.check(f"{part}[{key}]", key, names.config_key)
+    for key in parts["data"].keys() & parts["binaryData"].keys():
+        yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+    plain, coded = ({}, parts["data"]) if secret else (parts["data"], parts["binaryData"])
+    if sum(len(one.encode()) for one in plain.values()) + sum(len(one) * 3 // 4 for one in coded.values()) > SIZE_LIMIT:
+        yield too_long("data" if secret else "[]", SIZE_LIMIT)  # the latter is how upstream writes a path of nothing
+    for key in _KEYS.get(new.get("type") or "", ()) if secret else ():
+        if key not in parts["data"]:
             yield required(f"data[{key}]")
+    if secret and old is not None:
+        yield from unchanged("type", new.get("type"), old.get("type"))
 
 
-def lease(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    spec = new.get("spec") or {}
-    if (seconds := spec.get("leaseDurationSeconds")) is not None and seconds <= 0:
-        yield invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
-    if (count := spec.get("leaseTransitions")) is not None and count < 0:
-        yield invalid("spec.leaseTransitions", count, "must be greater than or equal to 0")
-
-
-def service(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    spec = new["spec"]
-    ports, kind, seen = spec.get("ports") or (), spec.get("type"), set[Any]()
-    if not ports and spec.get("clusterIP") != "None" and kind != "ExternalName":
+def _service(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    spec, external = new["spec"], new["spec"].get("type") == "ExternalName"
+    ports = spec.get("ports") or []
+    if not ports and spec.get("clusterIP") != "None" and not external:
         yield required("spec.ports")
-    for index, port in enumerate(ports):
-        at, name = f"spec.ports[{index}]", port.get("name")
-        if name:
-            yield from names.check(f"{at}.name", name, names.dns_label)
-        elif len(ports) > 1:
-            yield required(f"{at}.name")
-        if name and name in seen:
-            yield duplicate(f"{at}.name", name)
-        seen.add(name)
-        yield from port_or_name(port.get("port", 0), f"{at}.port")
-        yield from port_or_name(port.get("targetPort", 0), f"{at}.targetPort")
-    yield from labels(spec.get("selector") or {}, "spec.selector")
+    for index, port in enumerate(ports if len(ports) > 1 else ()):
+        if not port.get("name"):
+            yield required(f"spec.ports[{index}].name")
+    yield from repeated(ports, "spec.ports")
     known, addresses = ((old or {}).get("spec") or {}).get("clusterIPs") or (), spec.get("clusterIPs") or ()
-    if known and addresses and kind != "ExternalName" and addresses[0] != known[0]:
+    if known and addresses and not external and addresses[0] != known[0]:
         yield invalid("spec.clusterIPs[0]", list(addresses), "may not change once set")
 
 
-def role(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    for index, rule in enumerate(new.get("rules") or ()):
-        at, urls = f"rules[{index}]", rule.get("nonResourceURLs")
-        if urls and (new["kind"] == "Role" or rule.get("apiGroups") or rule.get("resources")):
-            text = "rules cannot apply to both regular resources and non-resource URLs"
-            if new["kind"] == "Role":
-                text = "namespaced rules cannot apply to non-resource URLs"
-            yield invalid(f"{at}.nonResourceURLs", urls, text)
-        for key, what in () if urls else (("apiGroups", "api group"), ("resources", "resource")):
-            if not rule.get(key):
-                yield required(f"{at}.{key}", f"resource rules must supply at least one {what}")
+def _role_rule(rule: Json, at: str, root: Object) -> Iterator[Cause]:
+    urls, cluster = rule.get("nonResourceURLs"), root["kind"] == "ClusterRole"
+    if urls and not cluster:
+        yield invalid(f"{at}.nonResourceURLs", urls, "namespaced rules cannot apply to non-resource URLs")
+    elif urls and (rule.get("apiGroups") or rule.get("resources")):
+        why = "rules cannot apply to both regular resources and non-resource URLs"
+        yield invalid(f"{at}.nonResourceURLs", urls, why)
+    for key in () if urls else ("apiGroups", "resources"):
+        if not rule.get(key):
+            yield required(f"{at}.{key}", f"resource rules must supply at least one of {key}")
 
 
-def role_binding(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+def _role_binding(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     reference = new.get("roleRef") or {}
     kinds = ("Role", "ClusterRole") if new["kind"] == "RoleBinding" else ("ClusterRole",)
     if reference.get("apiGroup") != RBAC:
         yield unsupported("roleRef.apiGroup", reference.get("apiGroup") or "", (RBAC,))
-    if reference.get("kind") not in kinds:
-        yield unsupported("roleRef.kind", reference.get("kind") or "", kinds)
-    for index, subject in enumerate(new.get("subjects") or ()):
-        at, group = f"subjects[{index}]", subject.get("apiGroup") or ""
-        if (wanted := "" if subject.get("kind") == "ServiceAccount" else RBAC) != group:
-            yield unsupported(f"{at}.apiGroup", group, (wanted,))
-        if new["kind"] == "ClusterRoleBinding" and not wanted and not subject.get("namespace"):
-            yield required(f"{at}.namespace")
+    if reference.get("kind") and reference["kind"] not in kinds:
+        yield unsupported("roleRef.kind", reference["kind"], kinds)
     if old is not None and reference != (old.get("roleRef") or {}):
         yield invalid("roleRef", reference, "cannot change roleRef")
 
 
-VALIDATES: Mapping[str, Any] = {
-    "ConfigMap": config_map,
-    "Secret": secret,
-    "Lease": lease,
-    "Service": service,
-    "Role": role,
-    "ClusterRole": role,
-    "RoleBinding": role_binding,
-    "ClusterRoleBinding": role_binding,
+def _subject(subject: Json, at: str, root: Object) -> Iterator[Cause]:
+    group, account = subject.get("apiGroup") or "", subject.get("kind") == "ServiceAccount"
+    if group != (wanted := "" if account else RBAC):
+        yield unsupported(f"{at}.apiGroup", group, (wanted,))
+    if account and root["kind"] == "ClusterRoleBinding" and not subject.get("namespace"):
+        yield required(f"{at}.namespace")
+
+
+STRUCTS: Mapping[str, StructRule] = {
+    **pods.STRUCTS,
+    "meta.LabelSelectorRequirement": _expression,
+    "apps.DeploymentStrategy": _strategy,
+    "rbac.PolicyRule": _role_rule,
+    "rbac.Subject": _subject,
+    "admissionregistration.MutatingWebhook": _webhook,
+    "admissionregistration.ValidatingWebhook": _webhook,
+    "admissionregistration.RuleWithOperations": _webhook_rule,
+    "admissionregistration.WebhookClientConfig": _client,
+}
+KINDS: Mapping[str, KindRule] = {
+    "Pod": pods.pod,
+    **dict.fromkeys(("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet"), _workload),
+    "Job": _job,
+    **dict.fromkeys(("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"), _webhooks),
+    **dict.fromkeys(("ConfigMap", "Secret"), _data),
+    "Service": _service,
+    **dict.fromkeys(("RoleBinding", "ClusterRoleBinding"), _role_binding),
 }

@@ -2,31 +2,147 @@
 
 Rule: upstream's `pkg/apis/core/validation` (ValidatePodSpec, ValidatePodUpdate): the rules that webhooks which change
 Pods run into. Left out: those of affinity, tolerations, spreading, DNS, security contexts and of single kinds of
-volumes and sources; the schema still holds for all of them.
+volumes and sources; the schema and `fields` still hold for all of them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from devkube.builtin import containers, names
-from devkube.builtin.metadata import labels
-from devkube.causes import between, duplicate, forbidden, invalid, required, unsupported
+from devkube.builtin.fields import StructRule
+from devkube.builtin.metadata import annotations, labels
+from devkube.builtin.scalars import quantity_value
+from devkube.builtin.types import Json
+from devkube.causes import NOT_NEGATIVE, absent, duplicate, forbidden, invalid, required
 from devkube.errors import Cause
 from devkube.kinds import Object
 
-Json = Mapping[str, Any]
+HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 CHANGEABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
     "(only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "
     "previously negative)"
 )
 _RUNNING = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
-_POLICIES = ("Always", "Never", "OnFailure")
+_STANDARD = frozenset(("cpu", "memory", "ephemeral-storage"))
+
+
+def repeated(items: list[Json], at: str, key: str = "name") -> Iterator[Cause]:
+    """Values of a key that an earlier item has already; nothing is no value."""
+    seen = set()
+    for index, one in enumerate(items):
+        if (value := one.get(key)) and value in seen:
+            yield duplicate(f"{at}[{index}].{key}", value)
+        seen.add(value)
+
+
+def _pod_spec(spec: Json, at: str, root: Object) -> Iterator[Cause]:
+    main, first, volumes = (spec.get(key) or [] for key in ("containers", "initContainers", "volumes"))
+    # A StatefulSet adds its claims as volumes before Pods are made.
+    claims = [one.get("metadata") or {} for one in (root.get("spec") or {}).get("volumeClaimTemplates") or ()]
+    known = {one.get("name") for one in (*claims, *volumes)}
+    yield from repeated(volumes, f"{at}.volumes")
+    yield from repeated(main, f"{at}.containers")
+    taken = {one.get("name") for one in main}
+    for index, one in enumerate(first):
+        if one.get("name") in taken:
+            yield duplicate(f"{at}.initContainers[{index}].name", one.get("name"))
+        taken.add(one.get("name"))
+        for key in _RUNNING if one.get("restartPolicy") != "Always" else ():
+            if one.get(key) is not None:
+                why = "may not be set for init containers without restartPolicy=Always"
+                yield forbidden(f"{at}.initContainers[{index}].{key}", why)
+    for kind, containers in (("containers", main), ("initContainers", first)):
+        for index, one in enumerate(containers):
+            for uses in ("volumeMounts", "volumeDevices"):
+                for number, use in enumerate(one.get(uses) or ()):
+                    if use.get("name") not in known:
+                        yield absent(f"{at}.{kind}[{index}].{uses}[{number}].name", use.get("name") or "")
+
+
+def _container(container: Json, at: str, root: Object) -> Iterator[Cause]:
+    if not container.get("image"):
+        yield required(f"{at}.image")
+    yield from repeated(container.get("ports") or [], f"{at}.ports")
+    paths = set()
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
+        path, below = mount.get("mountPath"), mount.get("subPath") or ""
+        if path in paths:
+            yield invalid(f"{at}.volumeMounts[{index}].mountPath", path, "must be unique")
+        paths.add(path)
+        if below.startswith("/") or ".." in below.split("/"):  # upstream leaves the index out of its path
+            yield invalid(f"{at}.volumeMounts.subPath", below, "must be a relative path and must not contain '..'")
+    for name in ("livenessProbe", "startupProbe"):
+        if (probe := container.get(name)) is not None and probe.get("successThreshold") != 1:
+            yield invalid(f"{at}.{name}.successThreshold", probe.get("successThreshold", 0), "must be 1")
+
+
+def _variable(one: Json, at: str, root: Object) -> Iterator[Cause]:
+    sources = one.get("valueFrom")
+    if sources is not None and one.get("value"):
+        yield invalid(f"{at}.valueFrom", "", "may not be specified when `value` is not empty")
+    elif sources is not None and len(sources) != 1:
+        yield invalid(f"{at}.valueFrom", "", "must have exactly one source")
+
+
+def _resources(found: Json, at: str, root: Object) -> Iterator[Cause]:
+    limits, requests = found.get("limits") or {}, found.get("requests") or {}
+    for kind, amounts in (("limits", limits), ("requests", requests)):
+        for name, amount in amounts.items():
+            here = f"{at}.{kind}[{name}]"
+            if "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
+                yield invalid(here, name, "must be a standard resource for containers")
+            if amount[:1] == "-":
+                yield invalid(here, amount, NOT_NEGATIVE)
+            elif "/" in name and quantity_value(amount) % 1:
+                yield invalid(here, amount, "must be an integer")
+    for name, amount in requests.items():
+        limit, extended = limits.get(name), "/" in name
+        if limit is None:
+            if extended:
+                yield required(f"{at}.limits", "Limit must be set for non overcommitable resources")
+        elif extended and amount != limit:
+            yield invalid(f"{at}.requests", amount, f"must be equal to {name} limit of {limit}")
+        elif quantity_value(amount) > quantity_value(limit):
+            yield invalid(f"{at}.requests", amount, f"must be less than or equal to {name} limit of {limit}")
+
+
+def _handler(found: Json, at: str, root: Object) -> Iterator[Cause]:
+    given = [name for name in HANDLERS if name in found]
+    if not given:
+        yield required(at, "must specify a handler type")
+    for name in given[1:]:
+        yield forbidden(f"{at}.{name}", "may not specify more than 1 handler type")
+
+
+def _volume(volume: Json, at: str, root: Object) -> Iterator[Cause]:
+    for extra in [key for key in volume if key != "name"][1:]:
+        yield forbidden(f"{at}.{extra}", "may not specify more than 1 volume type")
+    if root["kind"] == "Pod" and "image" in volume and not volume["image"].get("reference"):
+        yield required(f"{at}.image.reference")  # in templates something else may fill it in
+
+
+def _template(found: Json, at: str, root: Object) -> Iterator[Cause]:
+    meta = found.get("metadata") or {}
+    yield from labels(meta.get("labels") or {}, f"{at}.labels")
+    yield from annotations(meta.get("annotations") or {}, f"{at}.annotations")
+    if (found.get("spec") or {}).get("ephemeralContainers"):
+        yield forbidden(f"{at}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
+
+
+STRUCTS: Mapping[str, StructRule] = {
+    "core.PodSpec": _pod_spec,
+    "core.PodTemplateSpec": _template,
+    "core.Container": _container,
+    "core.EnvVar": _variable,
+    "core.ResourceRequirements": _resources,
+    "core.Probe": _handler,
+    "core.LifecycleHandler": _handler,
+    "core.Volume": _volume,
+}
 
 
 def pod(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     spec = new.get("spec") or {}
-    yield from pod_spec(spec, "spec", template=False)
     for index, one in enumerate(spec.get("containers") or ()):
         if (image := one.get("image") or "") != image.strip():
             text = "must not have leading or trailing whitespace"
@@ -38,61 +154,6 @@ def pod(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
         yield from _update(spec, old.get("spec") or {})
 
 
-def pod_spec(spec: Json, at: str, extra_volumes: Sequence[str] = (), *, template: bool = True) -> Iterator[Cause]:
-    """`extra_volumes`: names that a controller adds before Pods are made (claims of a StatefulSet)."""
-    volumes: dict[str, Json] = {name: {"persistentVolumeClaim": {}} for name in extra_volumes}
-    for index, volume in enumerate(spec.get("volumes") or ()):
-        wrong = list(_volume(volume, f"{at}.volumes[{index}]", volume.get("name") in volumes, template=template))
-        yield from wrong
-        if not wrong and volume.get("name"):
-            volumes[volume["name"]] = volume
-    yield from _containers(spec, at, volumes)
-    yield from labels(spec.get("nodeSelector") or {}, f"{at}.nodeSelector")
-    for key, rule in (
-        ("serviceAccountName", names.dns_subdomain),
-        ("nodeName", names.dns_subdomain),
-        ("hostname", names.dns_label),
-        ("subdomain", names.dns_label),
-    ):
-        if spec.get(key):
-            yield from names.check(f"{at}.{key}", spec[key], rule)
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline < 2**31:
-        yield invalid(f"{at}.activeDeadlineSeconds", deadline, between(1, 2**31 - 1))
-
-
-def _volume(volume: Json, at: str, taken: bool, *, template: bool) -> Iterator[Cause]:
-    sources = [key for key in volume if key != "name"]
-    for extra in sources[1:]:
-        yield forbidden(f"{at}.{extra}", "may not specify more than 1 volume type")
-    if (image := volume.get("image")) is not None and not image.get("reference") and not template:
-        yield required(f"{at}.image.reference")
-    if volume.get("name"):
-        yield from names.check(f"{at}.name", volume["name"], names.dns_label)
-    if taken:
-        yield duplicate(f"{at}.name", volume["name"])
-
-
-def _containers(spec: Json, at: str, volumes: Mapping[str, Json]) -> Iterator[Cause]:
-    seen: set[str] = set()
-    for kind in ("containers", "initContainers"):
-        for index, one in enumerate(spec.get(kind) or ()):
-            here, policy = f"{at}.{kind}[{index}]", one.get("restartPolicy")
-            yield from containers.common(one, here, volumes)
-            if one.get("name") in seen:
-                yield duplicate(f"{here}.name", one["name"])
-            seen.add(one.get("name") or "")
-            seen.discard("")  # that it has none is told already
-            if policy is not None and policy not in _POLICIES:
-                yield unsupported(f"{here}.restartPolicy", policy, _POLICIES)
-            if kind == "containers" or policy == "Always":
-                yield from containers.running(one, here)
-                continue
-            for key in _RUNNING:
-                if one.get(key) is not None:
-                    yield forbidden(f"{here}.{key}", "may not be set for init containers without restartPolicy=Always")
-
-
 def _update(new: Json, old: Json) -> Iterator[Cause]:
     for key in ("containers", "initContainers"):
         if len(new.get(key) or ()) != len(old.get(key) or ()):
@@ -101,8 +162,8 @@ def _update(new: Json, old: Json) -> Iterator[Cause]:
     before, after = old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds")
     if before is not None and (after is None or before < after):
         yield invalid("spec.activeDeadlineSeconds", after, "must be less than or equal to previous value")
-    kept = [_without(one, "tolerationSeconds") for one in new.get("tolerations") or ()]
-    if any(_without(one, "tolerationSeconds") not in kept for one in old.get("tolerations") or ()):
+    kept = [without(one, "tolerationSeconds") for one in new.get("tolerations") or ()]
+    if any(without(one, "tolerationSeconds") not in kept for one in old.get("tolerations") or ()):
         text = "existing toleration can not be modified except its tolerationSeconds"
         yield forbidden("spec.tolerations", text)
     known = {gate.get("name") for gate in old.get("schedulingGates") or ()}
@@ -116,17 +177,16 @@ def _update(new: Json, old: Json) -> Iterator[Cause]:
         yield forbidden("spec", f"pod updates may not change fields other than {CHANGEABLE}\n{', '.join(changed)}")
 
 
-def _without(one: Json, key: str) -> dict[str, Any]:
-    return {name: value for name, value in one.items() if name != key}
+def without(one: Json, *keys: str) -> dict[str, Any]:
+    return {name: value for name, value in one.items() if name not in keys}
 
 
 def _fixed(spec: Json, old: Json) -> dict[str, Any]:
     """What of a spec must stay: everything but what may change."""
-    free = ("tolerations", "schedulingGates", "activeDeadlineSeconds")
-    fixed = {key: value for key, value in spec.items() if key not in free}
+    fixed = without(spec, "tolerations", "schedulingGates", "activeDeadlineSeconds")
     for key in ("containers", "initContainers"):
         if key in fixed:
-            fixed[key] = [_without(one, "image") for one in fixed[key]]
+            fixed[key] = [without(one, "image") for one in fixed[key]]
     if old.get("terminationGracePeriodSeconds", 0) < 0 and fixed.get("terminationGracePeriodSeconds") == 1:
         fixed["terminationGracePeriodSeconds"] = old["terminationGracePeriodSeconds"]
     return fixed

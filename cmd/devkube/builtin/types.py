@@ -1,290 +1,188 @@
-"""A schema compiled into a decoder that behaves as Go's for Kubernetes types.
+"""The schemas of built-in types read as Go reads its structs: `decode` an object, `structs` within one.
 
-A type has two ways over a value. `fits` is the fast one: True says that Go would write back exactly this value, and
-that is the end of it for nearly every object. Where it says False, `decode` walks again with paths: it collects unknown
-fields, drops nulls (Go reads them as the zero value), writes scalars canonically and raises `Undecodable` at the first
-wrong JSON type. Types are compiled on demand, once, and refer to each other by name, so recursion is no matter.
+Decoding collects unknown fields, drops nulls (Go reads them as the zero value) and empty optional lists, writes scalars
+canonically and raises `Undecodable` at the first wrong JSON type. What is decoded stays as it is when decoded again.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from devkube.builtin import scalars
 from devkube.builtin.document import PREFIX, document
+from devkube.values import go_type
+
+Node = Mapping[str, Any]
+Json = dict[str, Any]
+_PYTHON = {"string": str, "boolean": bool, "array": list, "object": dict}
+_ZERO: Mapping[str, Callable[[], Any]] = {**_PYTHON, "integer": int, "number": int}
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 
 
 class Undecodable(Exception):
     """What Go's decoder refuses; the message begins as Go's."""
 
 
-class Type(Protocol):
-    @property
-    def go(self) -> str: ...
-
-    @property
-    def zero(self) -> Any: ...
-
-    def fits(self, value: Any) -> bool: ...
-
-    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
-        """`at` is the path of the value, `unknown` gains the paths of what no type knows."""
-        ...
+def _resolved(node: Node) -> tuple[str, Node]:
+    if "$ref" not in node:
+        return "", node
+    name = node["$ref"].removeprefix(PREFIX)
+    return name, document()["$defs"][name]
 
 
-_JSON = {type(None): "null", str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
+def _type(node: Node) -> str:
+    """Optional fields have a list of types, and null is the second one."""
+    kind = node.get("type") or ""
+    return kind if isinstance(kind, str) else kind[0]
 
 
-def _wrong(value: Any, at: str, go: str) -> Undecodable:
-    what = f"number {value}" if type(value) in (int, float) else _JSON[type(value)]
-    return Undecodable(f"json: cannot unmarshal {what} into field {at or '(the object)'} of type {go}")
+def _wrong(value: Any, at: str, wanted: str) -> Undecodable:
+    what = f"number {value}" if type(value) in (int, float) else go_type(value)
+    return Undecodable(f"json: cannot unmarshal {what} into field {at or '(the object)'} of type {wanted}")
 
 
-@dataclass(frozen=True)
-class Plain:
-    """string and bool: decided by the Python type alone."""
-
-    go: str
-    python: type
-    zero: Any
-
-    def fits(self, value: Any) -> bool:
-        return type(value) is self.python
-
-    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
-        if type(value) is not self.python:
-            raise _wrong(value, at, self.go)
-        return value
-
-
-@dataclass(frozen=True)
-class Checked:
-    """Numbers, int-or-string and values of any kind: taken as they are, or not."""
-
-    go: str
-    fits: Callable[[Any], bool]
-    zero: Any = 0
-
-    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
-        if not self.fits(value):
-            raise _wrong(value, at, self.go)
-        return value
+def decode(value: Any, node: Node, at: str, unknown: list[str]) -> Any:
+    """The value as Go would write it back; objects and lists are changed in place. `at` is its path, `unknown` gains
+    the paths of what no type knows."""
+    name, node = _resolved(node)
+    if (special := SPECIAL.get(name)) is not None:
+        return special(value, at)
+    kind, form = _type(node), node.get("format") or ""
+    if kind in _PYTHON and type(value) is not _PYTHON[kind]:
+        raise _wrong(value, at, kind)
+    if kind == "object":
+        _decode_fields(value, node, at, unknown)
+    elif kind == "array":
+        for index, one in enumerate(value):
+            value[index] = _item(one, node["items"], f"{at}[{index}]", unknown)
+    elif kind == "integer":
+        limit = 2 ** (31 if form == "int32" else 63)
+        if type(value) is not int or not -limit <= value < limit:
+            raise _wrong(value, at, form)
+    elif kind == "number" and type(value) not in (int, float):
+        raise _wrong(value, at, kind)
+    elif form == "byte":
+        return _text(scalars.base64)(value, at)
+    return value
 
 
-@dataclass(frozen=True)
-class Text:
-    """A scalar with a canonical text; `numbers` says whether a JSON number is read as its digits."""
+def _decode_fields(value: Json, node: Node, at: str, unknown: list[str]) -> None:
+    fields, values = node.get("properties"), node.get("additionalProperties")
+    for key, one in list(value.items()):
+        here = f"{at}.{key}" if at else key
+        if fields is None:
+            if isinstance(values, Mapping):
+                value[key] = _item(one, values, here, unknown)
+        elif key not in fields:
+            unknown.append(here)
+            del value[key]
+        elif one is None:
+            del value[key]
+        else:
+            value[key] = decode(one, fields[key], here, unknown)
+            # An optional list or map that is empty is left out; a struct is not, nor what must be there.
+            empty = one == [] or (one == {} and "$ref" not in fields[key])
+            if empty and key not in (node.get("required") or ()):
+                del value[key]
 
-    go: str
-    canonical: Callable[[str], str]
-    numbers: bool = False
-    zero: Any = None
 
-    def fits(self, value: Any) -> bool:
-        try:
-            return type(value) is str and self.canonical(value) == value
-        except ValueError:
-            return False
+def _item(value: Any, node: Node, at: str, unknown: list[str]) -> Any:
+    """In lists and maps null is the zero value."""
+    if value is not None:
+        return decode(value, node, at, unknown)
+    name, node = _resolved(node)
+    return "0" if name == _QUANTITY else _ZERO.get(_type(node), lambda: None)()
 
-    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
-        if self.numbers and type(value) in (int, float):
+
+def _text(canonical: Callable[[str], str], *, numbers: bool = False) -> Callable[[Any, str], Any]:
+    """A scalar with a canonical text; `numbers`: a JSON number is read as its digits."""
+
+    def read(value: Any, at: str) -> str:
+        if numbers and type(value) in (int, float):
             value = str(value)
         if type(value) is not str:
-            raise _wrong(value, at, self.go)
+            raise _wrong(value, at, "string")
         try:
-            return self.canonical(value)
+            return canonical(value)
         except ValueError as error:
             raise Undecodable(f"{at}: {error}") from None
 
+    return read
 
-@dataclass(frozen=True)
-class SchemaOr:
+
+def _int_or_string(value: Any, at: str) -> Any:
+    return value if type(value) is str else decode(value, {"type": "integer", "format": "int32"}, at, [])
+
+
+def _schema_or(other: type) -> Callable[[Any, str], Any]:
     """A field of a CRD's schema that holds a schema or something else: a bool, or a list of schemas or names."""
 
-    other: type
-    go: str = "v1.JSONSchemaProps"
-    zero: None = None
-
-    def fits(self, value: Any) -> bool:
-        if type(value) is list and self.other is list:
-            return all(type(one) is str or named(_SCHEMA).fits(one) for one in value)
-        return type(value) is self.other or (type(value) is dict and named(_SCHEMA).fits(value))
-
-    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
+    def read(value: Any, at: str) -> Any:
         if type(value) is dict:
-            return named(_SCHEMA).decode(value, at, [])  # upstream reads it apart, and leniently
-        if type(value) is list and self.other is list:
-            return [one if type(one) is str else named(_SCHEMA).decode(one or {}, at, []) for one in value]
-        if type(value) is not self.other:
+            return decode(value, {"$ref": PREFIX + _SCHEMA}, at, [])  # upstream reads it apart, and leniently
+        if type(value) is not other:
             raise Undecodable(f"{at}: boolean or JSON schema expected")
-        return value
+        return [one if type(one) is str else read(one or {}, at) for one in value] if type(value) is list else value
+
+    return read
 
 
-@dataclass(frozen=True)
-class ListOf:
-    items: Type
-
-    @property
-    def go(self) -> str:
-        return f"[]{self.items.go}"
-
-    @property
-    def zero(self) -> list[Any]:
-        return []
-
-    def fits(self, value: Any) -> bool:
-        return type(value) is list and all(map(self.items.fits, value))
-
-    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
-        if type(value) is not list:
-            raise _wrong(value, at, self.go)
-        for index, item in enumerate(value):
-            value[index] = self.items.zero if item is None else self.items.decode(item, f"{at}[{index}]", unknown)
-        return value
-
-
-@dataclass(frozen=True)
-class MapOf:
-    values: Type
-
-    @property
-    def go(self) -> str:
-        return f"map[string]{self.values.go}"
-
-    @property
-    def zero(self) -> dict[str, Any]:
-        return {}
-
-    def fits(self, value: Any) -> bool:
-        return type(value) is dict and all(map(self.values.fits, value.values()))
-
-    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
-        if type(value) is not dict:
-            raise _wrong(value, at, self.go)
-        for key, one in value.items():
-            value[key] = self.values.zero if one is None else self.values.decode(one, f"{at}.{key}", unknown)
-        return value
-
-
-class Struct:
-    """An object with known fields. Fields are compiled at the first use, so that types may contain themselves."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        parts = name.split(".")
-        self.short, self.go = parts[-1], ".".join(parts[-2:])
-        self.fields: Mapping[str, Type] = {}
-        self.required: tuple[str, ...] = ()
-        self._plain: dict[str, type] = {}
-        self._fits: dict[str, Callable[[Any], bool]] = {}
-        self._drops: set[str] = set()
-
-    @property
-    def zero(self) -> dict[str, Any]:
-        return {}
-
-    def compile(self, node: Mapping[str, Any]) -> None:
-        self.fields = {key: compiled(child) for key, child in (node.get("properties") or {}).items()}
-        self.required = tuple(node.get("required") or ())
-        self._plain = {k: t.python for k, t in self.fields.items() if isinstance(t, Plain)}
-        # An optional list or map that is empty is left out by Go; one that must be there is written.
-        self._drops = {k for k, t in self.fields.items() if isinstance(t, ListOf | MapOf) and k not in self.required}
-        self._fits = {k: _filled(t.fits) if k in self._drops else t.fits for k, t in self.fields.items()}
-
-    def fits(self, value: Any) -> bool:
-        if type(value) is not dict:
-            return False
-        plain, deep = self._plain, self._fits
-        for key, one in value.items():
-            if plain.get(key) is type(one):
-                continue
-            check = deep.get(key)
-            if check is None or not check(one):
-                return False
-        return True
-
-    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
-        if type(value) is not dict:
-            raise _wrong(value, at, self.go)
-        for key, one in list(value.items()):
-            known, here = self.fields.get(key), f"{at}.{key}" if at else key
-            if known is None:
-                unknown.append(here)
-                del value[key]
-            elif one is None or (key in self._drops and not one and type(one) is type(known.zero)):
-                del value[key]
-            else:
-                value[key] = known.decode(one, here, unknown)
-        return value
-
-
-def _filled(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: bool(value) and fits(value)
-
-
-def _integer(bits: int) -> Checked:
-    limit = 2 ** (bits - 1)
-    return Checked(f"int{bits}", lambda value: type(value) is int and -limit <= value < limit)
-
-
-STRING, BOOL = Plain("string", str, ""), Plain("bool", bool, False)
-INT32, INT64, FLOAT = _integer(32), _integer(64), Checked("float64", lambda value: type(value) in (int, float))
-INT_OR_STRING = Checked("intstr.IntOrString", lambda value: type(value) is str or INT32.fits(value))
-ANYTHING = Checked("interface {}", lambda value: True, None)
-BYTES = Text("[]uint8", scalars.base64, zero="")
-_META = "io.k8s.apimachinery.pkg.apis.meta.v1."
-_SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
-SPECIAL: Mapping[str, Type] = {
-    "io.k8s.apimachinery.pkg.api.resource.Quantity": Text("resource.Quantity", scalars.quantity, True, "0"),
-    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": INT_OR_STRING,
-    _META + "Time": Text("string", scalars.time),
-    _META + "MicroTime": Text("string", scalars.micro_time),
-    _META + "Duration": Text("string", scalars.duration),
-    _META + "FieldsV1": ANYTHING,
-    "io.k8s.apimachinery.pkg.runtime.RawExtension": ANYTHING,
-    _SCHEMA + "OrArray": SchemaOr(list),
-    _SCHEMA + "OrBool": SchemaOr(bool),
-    _SCHEMA + "OrStringArray": SchemaOr(list),
+SPECIAL: Mapping[str, Callable[[Any, str], Any]] = {
+    _QUANTITY: _text(scalars.quantity, numbers=True),
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
+    _META + "Time": _text(scalars.time),
+    _META + "MicroTime": _text(scalars.micro_time),
+    _META + "FieldsV1": lambda value, at: value,
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": lambda value, at: value,
+    _SCHEMA + "OrArray": _schema_or(list),
+    _SCHEMA + "OrBool": _schema_or(bool),
+    _SCHEMA + "OrStringArray": _schema_or(list),
 }
-_structs: dict[str, Type] = {}
 
 
-def named(name: str) -> Type:
-    """The type of a definition, compiled with all it refers to."""
-    found = _structs.get(name)
-    if found is None:
-        node = document()["$defs"][name]
-        if name in SPECIAL:
-            found = SPECIAL[name]
-        elif "properties" in node:
-            found = _structs[name] = Struct(name)  # known before its fields are: they may refer to it
-            found.compile(node)
-        else:
-            found = compiled(node)
-        _structs[name] = found
-    return found
+class Struct(NamedTuple):
+    """One object of a Go struct: `go` is its type without the version (`core.Container`)."""
+
+    go: str
+    node: Node
+    value: Json
+    at: str
+
+
+def structs(value: Any, node: Node, at: str = "") -> Iterator[Struct]:
+    """Every struct of a decoded object, outer ones first: what is filled in at one is walked next."""
+    name, node = _resolved(node)
+    if isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from structs(one, node.get("items") or {}, f"{at}[{index}]")
+    elif isinstance(value, dict):
+        fields, values = node.get("properties"), node.get("additionalProperties")
+        if fields:
+            yield Struct(_go(name), node, value, at)
+        for key, one in list(value.items()):
+            below = fields.get(key) if fields else values
+            if isinstance(one, dict | list) and isinstance(below, Mapping):
+                yield from structs(one, below, f"{at}.{key}".lstrip(".") if fields else f"{at}[{key}]")
 
 
 @cache
-def _scalar(kind: str, form: str) -> Type:
-    if kind == "string":
-        return BYTES if form == "byte" else STRING
-    if kind == "integer":
-        return INT32 if form == "int32" else INT64
-    if kind == "boolean":
-        return BOOL
-    return FLOAT if kind == "number" else ANYTHING
+def _go(name: str) -> str:
+    parts = name.split(".")
+    return f"{parts[-3]}.{parts[-1]}"
 
 
-def compiled(node: Mapping[str, Any]) -> Type:
-    if "$ref" in node:
-        return named(node["$ref"].removeprefix(PREFIX))
-    kind = node.get("type")
-    kind = kind if isinstance(kind, str) else next((k for k in kind or () if k != "null"), "")
-    if kind == "array":
-        return ListOf(compiled(node.get("items") or {}))
-    if kind == "object":
-        values = node.get("additionalProperties")
-        return MapOf(compiled(values)) if isinstance(values, Mapping) else ANYTHING
-    return _scalar(kind, node.get("format") or "")
+class _Named(NamedTuple):
+    name: str
+
+    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
+        return decode(value, {"$ref": PREFIX + self.name}, at, unknown)
+
+    def fits(self, value: Any) -> bool:
+        return False
+
+
+def named(name: str) -> _Named:
+    """For `custom.structural`, which reads metadata as ObjectMeta."""
+    return _Named(name)

@@ -103,7 +103,7 @@ def test_a_pods_row(catalog: Catalog, a_pod: Make) -> None:
     obj = a_pod(nodeName="node-1")
     last = {"terminated": {"exitCode": 1, "finishedAt": "2026-11-30T11:59:00Z"}}
     one = {**RUNNING, "restartCount": 3, "lastState": last}
-    obj["status"] = {"phase": "Running", "containerStatuses": [one], "podIPs": [{"ip": "10.0.0.1"}]}
+    obj["status"] = {"phase": "Running", "containerStatuses": [one], "podIP": "10.0.0.1"}
     assert row(catalog, obj) == {
         "Ready": "1/1",
         "Status": "Running",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devkube.builtin.poddefaults import pull_policy
+from devkube.builtin.defaults import pull_policy
 from devkube.kinds import Catalog, Object
 
 Make = Callable[..., Object]

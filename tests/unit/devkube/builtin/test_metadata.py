@@ -56,9 +56,7 @@ def test_refused(catalog: Catalog, meta: Object, field: str, message: str) -> No
 def test_one_controller_only(catalog: Catalog) -> None:
     owner = {"apiVersion": "v1", "kind": "Pod", "uid": "u", "controller": True}
     found = told(catalog, ownerReferences=[{**owner, "name": "a"}, {**owner, "name": "b"}])
-    assert found["metadata.ownerReferences"].endswith(
-        'Only one reference can have Controller set to true. Found "true" in references for Pod/a and Pod/b'
-    )
+    assert found["metadata.ownerReferences"].endswith("Only one reference can have Controller set to true")
 
 
 def test_names_differ_by_kind(catalog: Catalog) -> None:
@@ -84,7 +82,7 @@ def test_what_never_changes(catalog: Catalog, key: str) -> None:
 def test_no_new_finalizers_on_the_way_out(catalog: Catalog) -> None:
     meta = {"name": "a", "namespace": "n", "deletionTimestamp": "t", "finalizers": ["a.b/c"]}
     found = told(catalog, old={"metadata": meta}, **{**meta, "finalizers": ["a.b/c", "d.e/f"]})
-    assert found["metadata.finalizers"].endswith('found new finalizers []string{"d.e/f"}')
+    assert found["metadata.finalizers"].endswith("found new finalizers d.e/f")
     assert told(catalog, old={"metadata": meta}, **{**meta, "finalizers": []}) == {}
 
 

@@ -1,0 +1,148 @@
+"""What must hold of single fields: those that the schema requires, and what a value may be.
+
+`FIELDS` are by Go struct, so that a rule of containers holds in every Pod and every template. The published schema has
+the required fields but not the lists of values; both this table and `pods.STRUCTS` come from upstream's validation.
+Neither `metadata` (see there) nor `status` is looked at: upstream trusts controllers there, and so does this.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from devkube.builtin import names
+from devkube.builtin.metadata import labels
+from devkube.builtin.types import Json, Node, structs
+from devkube.causes import NOT_NEGATIVE, between, invalid, required, unsupported
+from devkube.errors import Cause
+
+Rule = Callable[[Any, str], Iterable[Cause]]
+# Of a struct: its value, its path, and the object that it is in.
+StructRule = Callable[[Json, str, Json], Iterable[Cause]]
+
+
+def one_of(*accepted: str) -> Rule:
+    """Of a list every item."""
+
+    def rule(value: Any, at: str) -> Iterator[Cause]:
+        if isinstance(value, list):
+            for index, one in enumerate(value):
+                yield from rule(one, f"{at}[{index}]")
+        elif value and value not in accepted:
+            yield unsupported(at, value, accepted)
+
+    return rule
+
+
+def text(check: names.Check) -> Rule:
+    return lambda value, at: names.check(at, value, check) if value else ()
+
+
+def within(low: int, high: int) -> Rule:
+    return lambda value, at: () if low <= value <= high else (invalid(at, value, between(low, high)),)
+
+
+def not_negative(value: int, at: str) -> Iterator[Cause]:
+    if value < 0:
+        yield invalid(at, value, NOT_NEGATIVE)
+
+
+def port(value: int | str, at: str) -> Iterable[Cause]:
+    """A number, or the name of a container's port."""
+    return within(1, 65535)(value, at) if isinstance(value, int) else names.check(at, value, names.port_name)
+
+
+def container_port(value: int, at: str) -> Iterable[Cause]:
+    return port(value, at) if value else (required(at),)
+
+
+PULL = one_of("Always", "IfNotPresent", "Never")
+PROTOCOL = one_of("SCTP", "TCP", "UDP")
+_COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "parallelism", "completions", "backoffLimit")
+COUNTS = dict.fromkeys(_COUNTS, not_negative)
+_UPDATES = {"type": one_of("RollingUpdate", "OnDelete")}
+_HOOK = {
+    "failurePolicy": one_of("Fail", "Ignore"),
+    "matchPolicy": one_of("Equivalent", "Exact"),
+    "sideEffects": one_of("None", "NoneOnDryRun"),
+    "reinvocationPolicy": one_of("IfNeeded", "Never"),
+    "timeoutSeconds": within(1, 30),
+}
+FIELDS: Mapping[str, Mapping[str, Rule]] = {
+    "core.PodSpec": {
+        "restartPolicy": one_of("Always", "OnFailure", "Never"),
+        "dnsPolicy": one_of("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"),
+        "preemptionPolicy": one_of("Never", "PreemptLowerPriority"),
+        "nodeSelector": labels,
+        "serviceAccountName": text(names.dns_subdomain),
+        "nodeName": text(names.dns_subdomain),
+        "hostname": text(names.dns_label),
+        "subdomain": text(names.dns_label),
+        "activeDeadlineSeconds": within(1, 2**31 - 1),
+    },
+    "core.Container": {
+        "name": text(names.dns_label),
+        "imagePullPolicy": PULL,
+        "terminationMessagePolicy": one_of("FallbackToLogsOnError", "File"),
+        "restartPolicy": one_of("Always", "Never", "OnFailure"),
+    },
+    "core.ContainerPort": {
+        "name": text(names.port_name),
+        "containerPort": container_port,
+        "hostPort": lambda value, at: port(value, at) if value else (),
+        "protocol": PROTOCOL,
+    },
+    "core.HTTPGetAction": {"scheme": one_of("HTTP", "HTTPS"), "port": port},
+    "core.TCPSocketAction": {"port": port},
+    "core.GRPCAction": {"port": port},
+    "core.Volume": {"name": text(names.dns_label)},
+    "core.ImageVolumeSource": {"pullPolicy": PULL},
+    "core.Taint": {"effect": one_of("NoSchedule", "NoExecute", "PreferNoSchedule")},
+    "core.ServiceSpec": {
+        "type": one_of("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"),
+        "selector": labels,
+    },
+    "core.ServicePort": {"name": text(names.dns_label), "protocol": PROTOCOL, "port": port, "targetPort": port},
+    "core.PersistentVolumeClaimSpec": {
+        "accessModes": one_of("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"),
+    },
+    "meta.LabelSelector": {"matchLabels": labels},
+    "apps.DeploymentSpec": COUNTS,
+    "apps.DeploymentStrategy": {"type": one_of("Recreate", "RollingUpdate")},
+    "apps.ReplicaSetSpec": COUNTS,
+    "apps.DaemonSetSpec": COUNTS,
+    "apps.DaemonSetUpdateStrategy": _UPDATES,
+    "apps.StatefulSetSpec": {**COUNTS, "podManagementPolicy": one_of("OrderedReady", "Parallel")},
+    "apps.StatefulSetUpdateStrategy": _UPDATES,
+    "batch.JobSpec": {**COUNTS, "completionMode": one_of("Indexed", "NonIndexed")},
+    "coordination.LeaseSpec": {"leaseDurationSeconds": within(1, 2**31 - 1), "leaseTransitions": not_negative},
+    "rbac.Subject": {"kind": one_of("ServiceAccount", "User", "Group")},
+    "admissionregistration.MutatingWebhook": _HOOK,
+    "admissionregistration.ValidatingWebhook": _HOOK,
+    "admissionregistration.RuleWithOperations": {
+        "operations": one_of("*", "CONNECT", "CREATE", "DELETE", "UPDATE"),
+        "scope": one_of("*", "Cluster", "Namespaced"),
+    },
+    "admissionregistration.ServiceReference": {"port": port},
+}
+# Required by the schema, yet upstream takes their zero value.
+OPTIONAL: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("core.HTTPHeader", "core.Sysctl"), ("value",)),
+    "core.ISCSIVolumeSource": ("lun",),
+    "core.SleepAction": ("seconds",),
+    "core.PodSchedulingGate": ("name",),
+    "authentication.TokenReviewSpec": ("token",),
+    "networking.HTTPIngressPath": ("backend",),
+}
+
+
+def problems(obj: Json, node: Node, rules: Mapping[str, StructRule]) -> Iterator[Cause]:
+    """Of an object that is decoded and defaulted; `rules` are those of whole structs."""
+    for go, found, value, at in structs({k: v for k, v in obj.items() if k not in ("metadata", "status")}, node):
+        dot, checks = f"{at}." if at else "", FIELDS.get(go, {})
+        for key in found.get("required") or ():
+            if value.get(key) in (None, "", []) and key not in OPTIONAL.get(go, ()):
+                yield required(f"{dot}{key}")
+        for key, check in checks.items():
+            if key in value:
+                yield from check(value[key], f"{dot}{key}")
+        if rule := rules.get(go):
+            yield from rule(value, at, obj)
