@@ -1,160 +1,156 @@
-"""Sets of fields: which parts of an object somebody owns.
+"""Which parts of an object somebody owns: sets of paths, found by walking the object beside its `Type`.
 
-Objects are walked beside their `Type`. The rules, down to which empty values count, are structured-merge-diff's
-(`typed/tofieldset`, `typed/remove`); `fieldtrees` has the algebra, `changes` compares two objects.
+A path is a tuple of elements as FieldsV1 spells them, `("f:spec", "f:containers", 'k:{"name":"a"}', "f:image")`. In
+metadata.managedFields a set is a tree of its elements, in which `.` marks a member that has children:
+
+    {"f:spec": {"f:containers": {"k:{\\"name\\":\\"a\\"}": {".": {}, "f:image": {}}}}}
+
+Which values are one leaf and what list items are called follows structured-merge-diff.
 """
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from devkube import fieldtrees
-from devkube.fieldtrees import Tree, is_member, subtree
-from devkube.typed import DEDUCED, LIST, MAP, SCALAR, Type, Untypable, element
+from devkube.typed import DEDUCED, LIST, MAP, SCALAR, UNTYPED, Type, Untypable, element
+from devkube.values import compact, same
 
-
-@dataclass(frozen=True)
-class FieldSet:
-    tree: Tree
-
-    @classmethod
-    def of(cls, value: Any, of: Type) -> "FieldSet":
-        """All fields of an applied object."""
-        return cls(_fields(value, of)[0])
-
-    @classmethod
-    def paths(cls, names: Iterable[str]) -> "FieldSet":
-        """Of dotted names of fields: `spec`, `metadata.labels`."""
-        found = cls({})
-        for path in names:
-            tree: Tree = {}
-            for name in reversed(path.split(".")):
-                tree = {f"f:{name}": tree}
-            found |= cls(tree)
-        return found
-
-    @classmethod
-    def read(cls, fields: Any) -> "FieldSet":
-        """Of FieldsV1 that somebody else wrote. ValueError where it is malformed."""
-        return cls(fieldtrees.read({} if fields is None else fields))
-
-    def __bool__(self) -> bool:
-        return bool(self.tree)
-
-    def __or__(self, other: "FieldSet") -> "FieldSet":
-        return FieldSet(fieldtrees.union(self.tree, other.tree))
-
-    def __and__(self, other: "FieldSet") -> "FieldSet":
-        return FieldSet(fieldtrees.common(self.tree, other.tree))
-
-    def __sub__(self, other: "FieldSet") -> "FieldSet":
-        """Members one by one; what lies below a member of `other` stays. Itself where nothing is taken away."""
-        tree = fieldtrees.minus(self.tree, other.tree)
-        return self if tree is self.tree else FieldSet(tree)
-
-    def without(self, other: "FieldSet") -> "FieldSet":
-        """The difference in which a member of `other` takes everything below it along."""
-        return FieldSet(fieldtrees.without(self.tree, other.tree)) if other.tree else self
-
-    def has(self, elements: Iterable[str]) -> bool:
-        """Whether a path of elements (`("f:spec", "f:replicas")`) is a member."""
-        here: Tree | None = self.tree
-        for one in elements:
-            here = None if here is None else here.get(one)
-        return here is not None and here is not self.tree and is_member(here)
-
-    def named(self, of: Type) -> "FieldSet":
-        """With every declared field on the way to a member as a member too."""
-        return FieldSet(_named(self.tree, of))
-
-    def fitting(self, of: Type) -> "FieldSet":
-        """With a list or map that has become atomic instead of what lies in it: a CRD's schema may have changed."""
-        return self if of.builtin else FieldSet(_fitting(self.tree, of))
-
-    def removed_from(self, value: Any, of: Type) -> Any:
-        """The value without the fields of this set; containers that lose items stay, though empty."""
-        return _remaining(value, self.tree, of)
-
-    def __iter__(self) -> Iterator[str]:
-        """The members' paths as upstream prints them, `.spec.containers[name="a"].image`, parents first."""
-        return fieldtrees.paths(self.tree)
+Path = tuple[str, ...]
+Fields = Set[Path]
+NOTHING: Final[Fields] = frozenset()
+_NOBODYS: Final[Fields] = frozenset({(), ("f:metadata",)})
+_SELF: Final = "."
+_HELD: Final = object()  # the value of a map or list that is not empty: what it holds stands below
 
 
-def _fields(value: Any, of: Type) -> tuple[Tree, bool]:
-    """The fields below a value, and whether it is a member itself."""
+@dataclass(frozen=True, slots=True)
+class _Node:
+    kind: str  # SCALAR also where a map or list is owned as a whole
+    value: Any
+
+    def differs(self, other: "_Node") -> bool:
+        if self.kind != other.kind:
+            return True
+        return self.value is not _HELD and other.value is not _HELD and not same(self.value, other.value)
+
+
+Nodes = dict[Path, _Node]
+
+
+def nodes(obj: Any, of: Type, *, unique: bool = False) -> Nodes:
+    """Everything in an object, containers included. Untypable where items have no name, or (`unique`) the same."""
+    found: Nodes = {}
+    _walk(obj, of, (), found, unique)
+    return {path: node for path, node in found.items() if path not in _NOBODYS}
+
+
+def _walk(value: Any, of: Type, path: Path, found: Nodes, unique: bool) -> None:
+    children = list(_children(value, of, unique))
+    found[path] = _Node(SCALAR if is_whole(value, of) else of.kind(value), _HELD if children else value)
+    for name, item, child in children:
+        _walk(item, child, (*path, name), found, unique)
+
+
+def is_whole(value: Any, of: Type) -> bool:
+    """Whether this is one leaf, whatever is in it."""
     kind = of.kind(value)
-    if kind == SCALAR or (of.atomic_map if kind == MAP else of.list_type == "atomic"):
-        return {}, True
-    found: Tree = {}
-    if kind == MAP and value.__class__ is dict:
+    return kind == SCALAR or (of.atomic_map if kind == MAP else of.list_type == "atomic")
+
+
+def _children(value: Any, of: Type, unique: bool) -> Iterator[tuple[str, Any, Type]]:
+    if is_whole(value, of):
+        return
+    if of.kind(value) == MAP and isinstance(value, dict):
         for name, item in value.items():
-            below, member = _fields(item, of.child(name) or DEDUCED)
-            member = member or item is None or item == {} or not of.declares(name)
-            if below or member:
-                found["f:" + name] = subtree(below, member)
-    elif kind == LIST and value.__class__ is list:
+            yield f"f:{name}", item, of.child(name) or DEDUCED
+    elif of.kind(value) == LIST and isinstance(value, list):
+        groups: dict[str, list[Any]] = {}
         for item in value:
-            try:
-                name = element(item, of)
-            except Untypable:
-                continue
-            found[name] = {} if name in found else subtree(_fields(item, of.items)[0], True)
-    return found, False
+            groups.setdefault(element(item, of), []).append(item)
+        for name, items in groups.items():
+            if unique and len(items) > 1:
+                raise Untypable(f"duplicate entries for key {printed((name,))}")
+            yield (name, items[0], of.items) if len(items) == 1 else (name, items, UNTYPED)
 
 
-def _remaining(value: Any, tree: Tree, of: Type) -> Any:
-    kind = of.kind(value)
-    if kind == MAP and value.__class__ is dict:
-        kept: dict[str, Any] = {}
-        for name, item in () if of.atomic_map else value.items():
-            taken = tree.get("f:" + name)
-            if taken is None:
-                kept[name] = item
-            elif not is_member(taken):
-                below = of.child(name) or DEDUCED
-                rest = _remaining(item, taken, below)
-                # Go writes no empty maps and lists of built-in types; structs it writes.
-                if rest or not item or not of.builtin or below.is_struct:
-                    kept[name] = rest
-        return kept
-    if kind == LIST and value.__class__ is list:
-        left: list[Any] = []
-        for item in () if of.list_type == "atomic" else value:
-            try:
-                taken = tree.get(element(item, of))
-            except Untypable:
-                taken = None
-            if taken is None:
-                left.append(item)
-            elif not is_member(taken):
-                left.append(_remaining(item, taken, of.items))
-        return left
+def applied(found: Nodes) -> Fields:
+    """What belongs to who applies this: leaves and list items; of what only leads there, what is empty."""
+    return {
+        path
+        for path, node in found.items()
+        if not path[-1].startswith("f:") or (node.value is not _HELD and (node.kind != LIST or node.value != []))
+    }
+
+
+def written(before: Nodes, after: Nodes) -> Fields:
+    return {path for path, node in after.items() if path not in before or node.differs(before[path])}
+
+
+def with_parents(fields: Fields) -> Fields:
+    """With every field of an object on the way to a member; list items stand for themselves."""
+    ways = {path[:end] for path in fields for end in range(1, len(path))}
+    return fields | {way for way in ways if way[-1].startswith("f:") and way not in _NOBODYS}
+
+
+def without(value: Any, gone: Fields, of: Type, path: Path = ()) -> Any:
+    """The value without these fields and all below them; maps and lists that lose all they had stay, though empty."""
+    if is_whole(value, of):
+        return value
+    if isinstance(value, dict):
+        fields = [((*path, f"f:{name}"), name, item) for name, item in value.items()]
+        return {
+            name: without(item, gone, of.child(name) or DEDUCED, where)
+            for where, name, item in fields
+            if where not in gone
+        }
+    if isinstance(value, list):
+        items = [((*path, element(item, of)), item) for item in value]
+        return [without(item, gone, of.items, where) for where, item in items if where not in gone]
     return value
 
 
-def _below(key: str, of: Type | None) -> Type | None:
-    """The type one path element further down."""
-    if of is not None and key.startswith("f:") and of.is_map:
-        return of.child(key[2:])
-    return of.items if of is not None and key.startswith("k:") and of.is_list else None
+def tree(fields: Collection[Path]) -> dict[str, Any]:
+    """As managedFields write it."""
+    root: dict[str, Any] = {}
+    for path in sorted(fields):
+        here = root
+        for name in path:
+            here = here.setdefault(name, {})
+        here[_SELF] = {}
+    return _bare(root)
 
 
-def _named(tree: Tree, of: Type | None) -> Tree:
-    found: Tree = {}
-    for key, below in tree.items():
-        declared = of is not None and of.is_map and key.startswith("f:") and of.declares(key[2:])
-        found[key] = subtree(_named(below, _below(key, of)), declared) if below else below
-    return found
+def _bare(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {} if one.keys() == {_SELF} else {name: _bare(below) if below else {} for name, below in one.items()}
 
 
-def _fitting(tree: Tree, of: Type) -> Tree:
-    found: Tree = {}
-    for key, below in tree.items():
-        type = _below(key, of) if below else None
-        if type is None or type.deduced or (type.scalar and not type.is_map):
-            found[key] = below
-        elif type.atomic_map if type.is_map else type.list_type == "atomic":
-            found[key] = {}
-        else:
-            found[key] = _fitting(below, type)
-    return found
+def read(fields: Any, path: Path = ()) -> Iterator[Path]:
+    """The paths of a tree, in our spelling. ValueError where it is malformed."""
+    if not isinstance(fields, dict):
+        raise ValueError("fieldsV1 is made of objects")
+    if path and (not fields or _SELF in fields):
+        yield path
+    for key, below in fields.items():
+        if key != _SELF:
+            yield from read(below, (*path, _element(key)))
+
+
+def _element(key: str) -> str:
+    kind, text = key[:2], key[2:]
+    if kind not in ("f:", "k:", "v:", "i:"):
+        raise ValueError(f"an element of fieldsV1 begins with f:, k:, v: or i:, unlike {key!r}")
+    if kind == "k:" and not isinstance(json.loads(text), dict):
+        raise ValueError(f"the key of a list item is an object: {key}")
+    return key if kind == "f:" else kind + compact(json.loads(text))
+
+
+def printed(path: Path) -> str:
+    """As upstream prints a path: `.spec.containers[name="a"].image`."""
+    return "".join(f".{name[2:]}" if name.startswith("f:") else f"[{_index(name)}]" for name in path)
+
+
+def _index(name: str) -> str:
+    if not name.startswith("k:"):
+        return f"={name[2:]}" if name.startswith("v:") else name[2:]
+    return ",".join(f"{key}={compact(value)}" for key, value in json.loads(name[2:]).items())

@@ -11,7 +11,7 @@ from devkube.clock import Clock
 from devkube.errors import Cause, StatusError, forbidden, not_found
 from devkube.kinds import Catalog, Object, Resource
 from devkube.requests import Admission, NoAdmission, Request, Subresource, User
-from devkube.store import Store, Stored, encode, load
+from devkube.store import Store, Stored, beginning, encode, load
 
 # May this user do this with the object? StatusError 403 if not: for steps that the request's own verb does not tell
 # (an apply that creates).
@@ -69,25 +69,19 @@ class Machinery:
         if found is None:
             raise StatusError(404, "NotFound", f'namespaces "{namespace}" not found', name=namespace, kind="namespaces")
         if found.fields.get("status.phase") == "Terminating":
-            about = resource.about(name)
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
-            refused = forbidden(about, why)
-            refused.causes = (cause,)
+            refused = forbidden(resource.about(name), why)
+            told = f"namespace {namespace} is being terminated"
+            refused.causes = (Cause("NamespaceTerminating", told, "metadata.namespace"),)
             raise refused
 
 
 def new_uid() -> str:
-    """A random UUID (version 4)."""
-    text = uuid.uuid4().hex
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return str(uuid.uuid4())
 
 
 def _outdated(stored: Stored, resource: Resource) -> bool:
     """A custom object written in another version, or before its schema changed: it is pruned and defaulted as it is
     read, as upstream does with every one."""
-    return resource.custom and (stored.version <= resource.since or not stored.raw.startswith(_head(resource)))
-
-
-def _head(resource: Resource) -> bytes:
-    return f'{{"apiVersion":"{resource.group_version}",'.encode()
+    head = beginning(resource.group_version, resource.kind)
+    return resource.custom and (stored.version <= resource.since or not stored.raw.startswith(head + b","))

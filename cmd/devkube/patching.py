@@ -9,8 +9,7 @@ from devkube.machinery import Machinery
 from devkube.requests import Answer, Request
 from devkube.strategies import in_namespace, metadata, named
 from devkube.values import clone
-from devkube.writer import Write
-from devkube.writing import guaranteed, insert
+from devkube.writing import Write, guaranteed, insert
 
 PATCHES: Final = (
     "application/json-patch+json",
@@ -27,15 +26,14 @@ async def patch(m: Machinery, request: Request) -> Answer:
     if how not in served:
         told = "the body of the request was in an unknown format - accepted media types include: "
         raise unsupported_media_type(told + ", ".join(served))
-    options = parameters.write(request, "PatchOptions", applies=how == APPLY)
-    write = Write(m, request, options, "PatchOptions")
+    write = Write(m, request, parameters.write(request, "PatchOptions", applies=how == APPLY))
     try:
         body = bodies.decode(request.body, how if how == APPLY else "application/json")
     except ValueError as error:
         raise bad_request(f"error decoding {'YAML' if how == APPLY else 'patch'}: {error}") from None
     if how == APPLY:
         return await _apply(write, body)
-    repeated = bodies.duplicates(request.body, body) if options.validation != "Ignore" else []
+    repeated = bodies.duplicates(request.body, body)
     scaled = request.subresource == "scale"
 
     def changed(old: Object) -> Object:
@@ -46,12 +44,9 @@ async def patch(m: Machinery, request: Request) -> Answer:
             after = patches.merge_patch(before, body)
         else:
             after = patches.strategic_merge(before, body, resource.rules.schema)
-        _identified(after, before, request, resource, kind="Scale" if scaled else resource.kind)
+        _identified(after, request, resource)
         if scaled:
-            new: Object = clone(old)
-            new["metadata"]["resourceVersion"] = metadata(after).get("resourceVersion")
-            scale.write(new, after, resource)
-            return new
+            return scale.changed(old, after, resource)
         write.decoded(after, repeated, patch=True)
         return after
 
@@ -60,26 +55,27 @@ async def patch(m: Machinery, request: Request) -> Answer:
 
 async def _apply(write: Write, config: Any) -> Answer:
     """Server-side apply: makes the object when there is none."""
-    m, request, resource, options = write.m, write.request, write.resource, write.options
+    m, request, resource = write.m, write.request, write.resource
     if not isinstance(config, dict):
         raise bad_request("error decoding YAML: the configuration that is applied must be an object")
-    live = m.store.get(resource.key, request.namespace, request.name)
-    _identified(config, {}, request, resource, kind="Scale" if request.subresource == "scale" else resource.kind)
+    if not config.get("apiVersion") or not config.get("kind"):
+        raise bad_request("the configuration that is applied must have apiVersion and kind")
+    metadata(config).setdefault("name", request.name)
+    _identified(config, request, resource)
     if request.subresource == "scale":
-        spec = config.get("spec")
-        config = {
-            "apiVersion": resource.group_version,
-            "kind": resource.kind,
-            "metadata": config["metadata"],
-            **({"spec": spec} if spec else {}),
-        }
+        spec = {"spec": config["spec"]} if config.get("spec") else {}
+        typed = {"apiVersion": resource.group_version, "kind": resource.kind}
+        config = {**typed, "metadata": config["metadata"], **spec}
+    elif request.subresource == "" and "status" in resource.subresources:
+        config.pop("status", None)  # not this endpoint's
+    resource.rules.decode(clone(config), validation="Strict")
 
     def applied(old: Object | None) -> Object:
-        new: Object = apply.apply(
+        new = apply.apply(
             old,
-            clone(config),
-            manager=options.manager,
-            force=options.force,
+            config,
+            manager=write.options.manager,
+            force=write.options.force,
             schema=resource.rules.schema,
             subresource=request.subresource,
             now=m.clock.timestamp(),
@@ -88,31 +84,27 @@ async def _apply(write: Write, config: Any) -> Answer:
         write.decoded(new)
         return new
 
-    if live is not None:
+    if m.store.get(resource.key, request.namespace, request.name) is not None:
         return await guaranteed(write, applied, tracked=True)
     if request.subresource:
         raise not_found(resource.about(request.name))
-    if metadata(config).get("uid"):
-        told = f"uid mismatch: the provided object specified uid {config['metadata']['uid']}, and no existing object "
-        raise conflict(resource.about(request.name), told + "was found")
+    if uid := metadata(config).get("uid"):
+        told = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise conflict(resource.about(request.name), told)
     m.authorize(request.user, "create", resource, request.namespace, request.name)
     new = applied(None)
     in_namespace(new, request)
     return await insert(write, new, tracked=True)
 
 
-def _identified(after: Object, before: Object, request: Request, resource: Resource, *, kind: str) -> None:
+def _identified(after: Object, request: Request, resource: Resource) -> None:
     """A patch changes neither type nor name nor namespace."""
-    scaled = request.subresource == "scale"
-    group_version = "autoscaling/v1" if scaled else resource.group_version
+    wanted = resource.group_version, resource.kind
+    if request.subresource == "scale":
+        wanted = "autoscaling/v1", "Scale"
     found = after.get("apiVersion"), after.get("kind")
-    if not before and not all(found):
-        raise bad_request("the configuration that is applied must have apiVersion and kind")
-    if not all(isinstance(one, str) for one in found) or found != (group_version, kind):
-        told = f"the patch makes a {found[1]} of version {found[0]} of a {kind} of version {group_version}"
-        raise bad_request(told if before else f"{found[1]} in version {found[0]} does not match {kind} {group_version}")
+    if found != wanted:
+        raise bad_request(f"{found[1]} in version {found[0]} does not match {wanted[1]} in version {wanted[0]}")
     meta = metadata(after)
-    if not before:
-        meta.setdefault("name", request.name)
     in_namespace(after, request)
     named(meta, request.name)

@@ -8,12 +8,12 @@ from typing import Any
 from devkube import selectors
 from devkube.errors import About, Cause, invalid
 from devkube.kinds import Object, Resource
+from devkube.values import clone
 
 KIND = ("autoscaling", "v1", "Scale")
 
 
 def of(obj: Object, resource: Resource) -> Object:
-    meta = obj["metadata"]
     spec_path, status_path, selector_path = resource.scale_paths
     replicas = _at(obj, spec_path)
     status: dict[str, Any] = {"replicas": _at(obj, status_path) or 0}
@@ -26,24 +26,27 @@ def of(obj: Object, resource: Resource) -> Object:
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
-        "metadata": {k: meta[k] for k in kept if k in meta},
-        "spec": {"replicas": replicas or 0} if replicas else {},
+        "metadata": {k: obj["metadata"][k] for k in kept if k in obj["metadata"]},
+        "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
+
+
+def changed(old: Object, wanted: Object, resource: Resource) -> Object:
+    """A copy of the object with the number that a Scale wants, of the version that it names."""
+    new: Object = clone(old)
+    new["metadata"]["resourceVersion"] = wanted["metadata"].get("resourceVersion")
+    write(new, wanted, resource)
+    return new
 
 
 def write(obj: Object, wanted: Object, resource: Resource) -> None:
     """Set the number a Scale wants. StatusError 422 for a number that is none."""
     spec = wanted.get("spec") or {}
-    about = About("autoscaling", "scales", obj["metadata"]["name"], "Scale")
-    if not isinstance(spec, dict):
-        raise invalid(about, [Cause("FieldValueInvalid", "Invalid value: must be an object", "spec")])
-    replicas = spec.get("replicas", 0)
-    if not isinstance(replicas, int) or isinstance(replicas, bool):
-        told = f'Invalid value: "{replicas}": must be an integer'
-        raise invalid(about, [Cause("FieldValueInvalid", told, "spec.replicas")])
-    if replicas < 0:
-        told = f"Invalid value: {replicas}: must be greater than or equal to 0"
+    replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
+    if type(replicas) is not int or replicas < 0:
+        told = f"Invalid value: {replicas}: must be an integer greater than or equal to 0"
+        about = About("autoscaling", "scales", obj["metadata"]["name"], "Scale")
         raise invalid(about, [Cause("FieldValueInvalid", told, "spec.replicas")])
     *parents, last = resource.scale_paths[0].strip(".").split(".")
     node = obj

@@ -11,46 +11,28 @@ from devkube.kinds import Object, Resource
 from devkube.requests import Request
 from devkube.values import clone, go_type
 
+_WEBHOOKS: Final = tuple(
+    f"{kind}webhookconfigurations.admissionregistration.k8s.io" for kind in ("mutating", "validating")
+)
+_CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 # Kinds whose strategies count generations; those of CRDs all do.
 GENERATIONS: Final = frozenset(
     (
-        *(
-            "daemonsets.apps",
-            "deployments.apps",
-            "replicasets.apps",
-            "statefulsets.apps",
-            "cronjobs.batch",
-            "jobs.batch",
-        ),
-        *("pods", "cronjobs.batch", "poddisruptionbudgets.policy"),
-        *("ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io"),
-        "customresourcedefinitions.apiextensions.k8s.io",
-        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
-        "validatingwebhookconfigurations.admissionregistration.k8s.io",
+        *(f"{kind}.apps" for kind in ("daemonsets", "deployments", "replicasets", "statefulsets")),
+        *("pods", "cronjobs.batch", "jobs.batch", "poddisruptionbudgets.policy"),
+        *("ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io", _CRDS, *_WEBHOOKS),
     )
 )
+_RBAC: Final = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
 # A PUT to a name that is not there makes the object (AllowCreateOnUpdate).
 CREATED_BY_PUT: Final = frozenset(
     (
         *("leases.coordination.k8s.io", "endpoints", "events", "services"),
-        *(
-            f"{kind}.rbac.authorization.k8s.io"
-            for kind in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
-        ),
+        *(f"{kind}.rbac.authorization.k8s.io" for kind in _RBAC),
     )
 )
 # A PUT must name the version it replaces (AllowUnconditionalUpdate is false); so it is for CRs.
-VERSIONED_PUT: Final = frozenset(
-    (
-        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
-        "validatingwebhookconfigurations.admissionregistration.k8s.io",
-        *(
-            "leases.coordination.k8s.io",
-            "poddisruptionbudgets.policy",
-            "customresourcedefinitions.apiextensions.k8s.io",
-        ),
-    )
-)
+VERSIONED_PUT: Final = frozenset((*_WEBHOOKS, "leases.coordination.k8s.io", "poddisruptionbudgets.policy", _CRDS))
 KEEPS_STATUS: Final = frozenset(["nodes"])  # kubelets register with one
 _STATUS_META: Final = frozenset(["pods", "nodes", "namespaces"])  # whose /status may change labels and annotations
 
@@ -88,65 +70,37 @@ def named(meta: dict[str, Any], name: str) -> None:
 
 
 def confine(new: Object, old: Object, resource: Resource, sub: str) -> None:
-    """Leave only what this subresource may write: all else is as it was (of what nobody touches, the same objects)."""
-    if sub == "":
-        if "status" in resource.subresources:
-            _take(new, old, "status")
-        return
+    """Leave only what this subresource may write: all else is as it was."""
     if sub == "status":
         meta = new["metadata"]
-        kept = dict(old["metadata"])
+        kept = {"managedFields": meta["managedFields"]} if "managedFields" in meta else {}
         if resource.key in _STATUS_META:
             kept |= {k: meta[k] for k in ("labels", "annotations") if k in meta}
-        if "managedFields" in meta:
-            kept["managedFields"] = meta["managedFields"]
-        for name in {*new, *old} - {"status", "metadata"}:
+        for name in {*new, *old} - {"status"}:
             _take(new, old, name)
-        new["metadata"] = clone(kept)
+        new["metadata"] |= kept
     elif sub == "finalize":
         finalizers = (new.get("spec") or {}).get("finalizers") or []
         for name in {*new, *old} - {"metadata"}:
             _take(new, old, name)
         new["spec"] = {**(old.get("spec") or {}), "finalizers": finalizers}
-    else:
+    elif sub or "status" in resource.subresources:
         _take(new, old, "status")
 
 
 def _take(new: Object, old: Object, name: str) -> None:
+    new.pop(name, None)
     if name in old:
         new[name] = clone(old[name])
-    else:
-        new.pop(name, None)
 
 
 def keep_system_metadata(meta: dict[str, Any], before: dict[str, Any]) -> None:
     """What no update changes; the resourceVersion becomes that of the object read."""
     for name in ("resourceVersion", "creationTimestamp", "deletionTimestamp", "generation", "selfLink"):
-        if name in before:
-            meta[name] = before[name]
-        else:
-            meta.pop(name, None)
-    if meta.get("deletionGracePeriodSeconds") is None:
-        meta.pop("deletionGracePeriodSeconds", None)
+        _take(meta, before, name)
     for name in ("deletionGracePeriodSeconds", "uid"):
-        if name in before:
-            meta.setdefault(name, before[name])
-
-
-def dedup_owners(obj: Object, warnings: list[str], when: str = "") -> None:
-    """Equal ownerReferences count once; upstream warns."""
-    owners = obj["metadata"].get("ownerReferences")
-    if not isinstance(owners, list):
-        return
-    kept = [one for at, one in enumerate(owners) if one not in owners[:at]]
-    if len(kept) != len(owners):
-        obj["metadata"]["ownerReferences"] = kept
-        twice = sorted({str(one.get("uid")) for at, one in enumerate(owners) if one in owners[:at]})
-        warnings.append(
-            f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in "
-            "1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) "
-            f"observed: {' '.join(twice)}"
-        )
+        if meta.get(name) is None:
+            _take(meta, before, name)
 
 
 def count_generation(new: Object, old: Object, resource: Resource) -> None:
@@ -161,19 +115,15 @@ def count_generation(new: Object, old: Object, resource: Resource) -> None:
     new["metadata"]["generation"] = before + 1 if changed else before
 
 
-def keep_times(new: Object, old: Object) -> bool:
-    """Keep the times of managedFields where nothing else of them changed: then a write may be none at all."""
-    entries, before = new["metadata"].get("managedFields"), old["metadata"].get("managedFields")
-    if entries == before:
-        return True
-    bare = [[{k: v for k, v in one.items() if k != "time"} for one in some or ()] for some in (entries, before)]
-    if bare[0] != bare[1]:
-        return False
-    rest = [{**obj, "metadata": {**obj["metadata"], "managedFields": None}} for obj in (new, old)]
-    if rest[0] != rest[1]:
-        return False
-    new["metadata"]["managedFields"] = before
-    return True
+def unchanged(new: Object, old: Object) -> bool:
+    """Whether this is no write at all: nothing differs but times in managedFields."""
+    return _timeless(new) == _timeless(old)
+
+
+def _timeless(obj: Object) -> Object:
+    meta = obj["metadata"]
+    entries = [{**one, "time": None} for one in meta.get("managedFields") or ()]
+    return {**obj, "metadata": {**meta, "managedFields": entries}}
 
 
 def finished(new: Object, old: Object) -> bool:

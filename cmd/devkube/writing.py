@@ -6,12 +6,13 @@ from the object as it is now (five times, as upstream). Order of the steps: apis
 registry/generic/registry/store.go: ownership of fields is settled before webhooks change them, uid and name after.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from devkube import bodies, parameters, scale
+from devkube import bodies, managedfields, parameters, scale
 from devkube.builtin.metadata import validate_metadata
 from devkube.errors import (
     MODIFIED,
@@ -26,7 +27,7 @@ from devkube.errors import (
 )
 from devkube.kinds import Object, Resource
 from devkube.machinery import Machinery, new_uid
-from devkube.requests import Answer, Request
+from devkube.requests import Answer, Attributes, Request
 from devkube.store import Lost, Stored, encode
 from devkube.strategies import (
     CREATED_BY_PUT,
@@ -35,23 +36,109 @@ from devkube.strategies import (
     VERSIONED_PUT,
     confine,
     count_generation,
-    dedup_owners,
     finished,
     in_namespace,
     keep_system_metadata,
-    keep_times,
     metadata,
     named,
+    unchanged,
 )
 from devkube.values import clone
-from devkube.writer import Write
 
 _ATTEMPTS: Final = 5
 
 
+@dataclass
+class Write:
+    """One request on its way."""
+
+    m: Machinery
+    request: Request
+    options: parameters.Write
+
+    @property
+    def resource(self) -> Resource:
+        return self.request.resource
+
+    def decoded(self, obj: Object, repeated: Sequence[str] = (), *, patch: bool = False) -> None:
+        """Prune what the type does not know, in place, and say so as the client wants it said."""
+        kind, validation = self.resource.kind, self.options.validation
+        try:
+            if repeated and validation == "Strict":
+                told = f"strict decoding error: {', '.join(repeated)}"
+                raise bad_request(f'{kind} in version "{self.resource.version}" cannot be handled as a {kind}: {told}')
+            warnings = self.resource.rules.decode(obj, validation=validation)
+        except StatusError as error:
+            if not patch:
+                raise
+            # What a patch made is not of its type: the patch is at fault.
+            cause = Cause("FieldValueInvalid", f"Invalid value: {error.message}", "patch")
+            raise invalid(About("", "", ""), [cause]) from None
+        self.request.warnings.extend(warnings if validation == "Ignore" else [*repeated, *warnings])
+
+    def track(self, new: Object, old: Object | None) -> None:
+        managedfields.track_update(
+            new,
+            old,
+            manager=self.options.manager,
+            schema=self.resource.rules.schema,
+            subresource=self.request.subresource,
+            now=self.m.clock.timestamp(),
+            group_version=self.resource.group_version,
+        )
+
+    def attributes(self, new: Object, old: Object | None) -> Attributes:
+        request = self.request
+        scaled = request.subresource == "scale" and old is not None
+        if scaled and old is not None:
+            new, old = scale.of(new, self.resource), scale.of(old, self.resource)
+        return Attributes(
+            operation="CREATE" if old is None else "UPDATE",
+            resource=self.resource,
+            namespace=request.namespace,
+            name=request.name or new["metadata"].get("name") or "",
+            object=new,
+            old=old,
+            user=request.user,
+            subresource=request.subresource,
+            dry_run=self.options.dry_run,
+            options=self.options.options("CreateOptions" if old is None else "UpdateOptions"),
+            kind=scale.KIND if scaled else None,
+            warnings=request.warnings,
+        )
+
+    async def admitted(self, new: Object, old: Object | None) -> Object:
+        """After mutating webhooks: another object when they changed it, decoded and defaulted again."""
+        attributes = self.attributes(new, old)
+        sent = attributes.object
+        found = await self.m.admission.mutate(attributes)
+        if found is sent:
+            return new
+        if attributes.kind is not None:
+            scale.write(new, found, self.resource)
+            return new
+        self.resource.rules.decode(found, validation="Ignore")
+        self.resource.rules.default(found)
+        return found
+
+    async def checked(self, new: Object, old: Object | None, name: str) -> None:
+        """Validation, then validating webhooks, then what controllers would fill in."""
+        sub = self.request.subresource
+        causes = [*self.resource.rules.validate(new, old, sub), *validate_metadata(new, old, self.resource)]
+        if causes:
+            raise invalid(self.resource.about(name), causes)
+        await self.m.admission.validate(self.attributes(new, old))
+        self.m.complete(self.resource, new)
+
+    def answer(self, status: int, raw: bytes) -> Answer:
+        if self.request.subresource == "scale":
+            return Answer(status, scale.of(msgspec.json.decode(raw), self.resource), None, self.request.warnings)
+        return Answer(status, raw, self.resource, self.request.warnings)
+
+
 async def create(m: Machinery, request: Request) -> Answer:
     obj, repeated = bodies.decode_object(request.body, request.content_type, request.resource)
-    write = Write(m, request, parameters.write(request, "CreateOptions"), "CreateOptions")
+    write = Write(m, request, parameters.write(request, "CreateOptions"))
     metadata(obj)
     write.decoded(obj, repeated)
     in_namespace(obj, request)
@@ -69,55 +156,44 @@ async def insert(write: Write, obj: Object, *, tracked: bool = False) -> Answer:
         raise StatusError(405, "MethodNotAllowed", told, group=resource.group, kind=resource.plural)
     if resource.namespaced:
         m.check_namespace(resource, request.namespace, meta.get("name") or "")
-    for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+    for name in (
+        *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),
+        *("selfLink", "resourceVersion", "generation"),
+    ):
         meta.pop(name, None)
-    meta.pop("resourceVersion", None)
-    meta.pop("generation", None)
     if "status" in resource.subresources and resource.key not in KEEPS_STATUS:
         obj.pop("status", None)
-    dedup_owners(obj, write.warnings)
     rules.default(obj)
     if not tracked:
         write.track(obj, None)
     obj = await write.admitted(obj, None)
     in_namespace(obj, request)
     meta = obj["metadata"]
-    if meta.get("resourceVersion"):
-        raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+    meta.pop("resourceVersion", None)
     if meta.get("generateName") and not meta.get("name"):
         meta["name"] = m.unused_name(resource, request.namespace, meta["generateName"])
+    name = meta.get("name") or ""
     meta["uid"], meta["creationTimestamp"] = new_uid(), m.clock.timestamp()
     if resource.custom or resource.key in GENERATIONS:
         meta["generation"] = 1
     rules.prepare(obj, None, "")
-    name = meta.get("name") or ""
-    write.refuse(name, [*rules.validate(obj, None, ""), *validate_metadata(obj, None, resource)])
-    await write.allowed(obj, None)
-    m.complete(resource, obj)
+    await write.checked(obj, None, name)
     existing = m.store.get(resource.key, meta.get("namespace") or "", name)
-    if existing is None and not write.options.dry_run:
-        try:
-            stored = m.store.create(resource.key, obj)
-            return Answer(201, m.view(stored, resource), resource, write.warnings)
-        except Lost as lost:
-            existing = lost.found
     if existing is not None:
-        raise _exists(m, existing, resource)
-    return Answer(201, obj, resource, write.warnings)
-
-
-def _exists(m: Machinery, existing: Stored, resource: Resource) -> StatusError:
-    error = already_exists(resource.about(existing.name))
-    if m.read(existing, resource)["metadata"].get("deletionTimestamp"):
-        error.message = f"object is being deleted: {error.message}"
-    return error
+        error = already_exists(resource.about(name))
+        if m.read(existing, resource)["metadata"].get("deletionTimestamp"):
+            error.message = f"object is being deleted: {error.message}"
+        raise error
+    if write.options.dry_run:
+        return write.answer(201, encode(obj))
+    return write.answer(201, m.view(m.store.create(resource.key, obj), resource))
 
 
 async def update(m: Machinery, request: Request) -> Answer:
     resource, scaled = request.resource, request.subresource == "scale"
     kind = "Scale" if scaled else ""
     body, repeated = bodies.decode_object(request.body, request.content_type, resource, kind=kind)
-    write = Write(m, request, parameters.write(request, "UpdateOptions"), "UpdateOptions")
+    write = Write(m, request, parameters.write(request, "UpdateOptions"))
     meta = metadata(body)
     if not scaled:
         write.decoded(body, repeated)
@@ -138,13 +214,8 @@ async def update(m: Machinery, request: Request) -> Answer:
         if meta.get("uid") and meta["uid"] != old["metadata"]["uid"]:
             told = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: "
             raise conflict(resource.about(request.name), told + old["metadata"]["uid"])
-        if not scaled:
-            copy: Object = clone(body)
-            return copy
-        new: Object = clone(old)
-        new["metadata"]["resourceVersion"] = meta.get("resourceVersion")
-        scale.write(new, body, resource)
-        return new
+        copy: Object = scale.changed(old, body, resource) if scaled else clone(body)
+        return copy
 
     return await guaranteed(write, changed, pinned=bool(meta.get("resourceVersion")))
 
@@ -154,57 +225,41 @@ async def guaranteed(
 ) -> Answer:
     """Write what `changed` makes of the object, again and again while others are faster. `pinned`: only once."""
     m, request, resource = write.m, write.request, write.resource
-    warnings = list(write.warnings)
+    warnings = list(request.warnings)
     for _ in range(1 if pinned else _ATTEMPTS):
-        write.warnings[:] = warnings
+        request.warnings[:] = warnings
         stored = m.of(request)
         old = m.read(stored, resource)
         new = changed(old)
         try:
-            return await _replace(write, stored, old, new, tracked=tracked)
+            return write.answer(200, await _replace(write, stored, old, new, tracked=tracked))
         except Lost as lost:
             if lost.found is None:
                 raise not_found(resource.about(request.name)) from None
     raise conflict(resource.about(request.name), MODIFIED)
 
 
-async def _replace(write: Write, stored: Stored, old: Object, new: Object, *, tracked: bool) -> Answer:
+async def _replace(write: Write, stored: Stored, old: Object, new: Object, *, tracked: bool) -> bytes:
     """One attempt. Lost when somebody else wrote meanwhile."""
     m, resource, request, rules = write.m, write.resource, write.request, write.resource.rules
-    sub = request.subresource
-    meta = metadata(new)
-    version = meta.get("resourceVersion")
+    version = metadata(new).get("resourceVersion")
     if version and str(version) != str(stored.version):
         raise conflict(resource.about(request.name), MODIFIED)
-    confine(new, old, resource, sub)
+    confine(new, old, resource, request.subresource)
     keep_system_metadata(new["metadata"], old["metadata"])
-    dedup_owners(new, write.warnings)
     rules.default(new)
     if not tracked:
         write.track(new, old)
     new = await write.admitted(new, old)
-    meta = new["metadata"]
-    keep_system_metadata(meta, old["metadata"])
-    rules.prepare(new, old, sub)
+    keep_system_metadata(new["metadata"], old["metadata"])
+    rules.prepare(new, old, request.subresource)
     count_generation(new, old, resource)
-    write.refuse(request.name, [*rules.validate(new, old, sub), *validate_metadata(new, old, resource)])
-    await write.allowed(new, old)
-    m.complete(resource, new)
-    unchanged = keep_times(new, old) and new == old
-    emptied = bool(meta.get("deletionTimestamp")) and finished(new, old)
-    if unchanged and not emptied:
-        return _answer(m, write, stored, m.view(stored, resource))
+    await write.checked(new, old, request.name)
+    emptied = bool(new["metadata"].get("deletionTimestamp")) and finished(new, old)
+    if unchanged(new, old) and not emptied:
+        return m.view(stored, resource)
     if write.options.dry_run:
-        return _answer(m, write, None, encode(new))
+        return encode(new)
     if emptied:
-        gone = m.store.remove(resource.key, stored.namespace, stored.name, stored.version, new)
-        return _answer(m, write, gone, m.view(gone, resource))
-    return _answer(m, write, after := m.store.replace(resource.key, new, stored.version), m.view(after, resource))
-
-
-def _answer(m: Machinery, write: Write, stored: Stored | None, raw: bytes) -> Answer:
-    resource = write.resource
-    if write.request.subresource == "scale":
-        obj = m.read(stored, resource) if stored else msgspec.json.decode(raw)
-        return Answer(200, scale.of(obj, resource), None, write.warnings)
-    return Answer(200, raw, resource, write.warnings)
+        return m.view(m.store.remove(resource.key, stored.namespace, stored.name, stored.version, new), resource)
+    return m.view(m.store.replace(resource.key, new, stored.version), resource)

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from devkube.apply import track_update
 from devkube.builtin.document import schema_of
+from devkube.managedfields import track_update
 from devkube.schema import Schema
 
 POD = schema_of("", "v1", "Pod")
-DEPLOYMENT = schema_of("apps", "v1", "Deployment")
 NODE = {"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}
 THING = Schema(NODE, NODE)
 T1, T2, T3 = (f"2026-11-30T12:00:0{n}Z" for n in (1, 2, 3))
@@ -57,46 +56,6 @@ def test_a_created_custom_object_belongs_to_its_creator() -> None:
     ]
 
 
-def test_structs_that_go_holds_by_value_were_there_before() -> None:
-    container = {"name": "c", "image": "i", "resources": {}}
-    template = {"metadata": {"labels": {"a": "1"}}, "spec": {"containers": [container], "restartPolicy": "Always"}}
-    spec = {
-        "replicas": 1,
-        "selector": {"matchLabels": {"a": "1"}},
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%"}},
-        "template": template,
-    }
-    new = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
-    found = owned(tracked(new, schema=DEPLOYMENT, group_version="apps/v1"))["m"]
-    assert found == {
-        "f:spec": {
-            "f:replicas": {},
-            "f:selector": {},
-            "f:strategy": {"f:type": {}, "f:rollingUpdate": {".": {}, "f:maxSurge": {}}},
-            "f:template": {
-                "f:metadata": {"f:labels": {".": {}, "f:a": {}}},
-                "f:spec": {
-                    "f:containers": {'k:{"name":"c"}': {".": {}, "f:image": {}, "f:name": {}, "f:resources": {}}},
-                    "f:restartPolicy": {},
-                },
-            },
-        }
-    }
-
-
-def test_what_go_writes_as_null_was_there_before() -> None:
-    new = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "r"},
-        "rules": None,
-    }
-    new["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
-    schema = schema_of("rbac.authorization.k8s.io", "v1", "ClusterRole")
-    found = owned(tracked(new, schema=schema, group_version="rbac.authorization.k8s.io/v1"))
-    assert found == {"m": {"f:aggregationRule": {".": {}, "f:clusterRoleSelectors": {}}}}
-
-
 def test_who_writes_a_field_takes_it() -> None:
     live = tracked(thing(size=3, color="red"))
     live = tracked(thing(size=4, color="red"), live, "other", T2)
@@ -129,16 +88,11 @@ def test_who_has_nothing_left_is_gone() -> None:
 def test_the_status_is_another_entry() -> None:
     new = {**thing(size=3), "status": {"ready": True}}
     live = tracked(thing(size=3))
-    live = tracked(new, live, "m", T2, subresource="status", reset=("spec",))
+    live = tracked(new, live, "m", T2, subresource="status")
     assert [(one.get("subresource"), one["fieldsV1"]) for one in live["metadata"]["managedFields"]] == [
         (None, {"f:spec": {".": {}, "f:size": {}}}),
         ("status", {"f:status": {".": {}, "f:ready": {}}}),
     ]
-
-
-def test_what_the_endpoint_does_not_write_is_not_owned() -> None:
-    found = owned(tracked({**thing(size=3), "status": {"ready": True}}, reset=("status", "metadata.labels")))
-    assert found == {"m": {"f:spec": {".": {}, "f:size": {}}}}
 
 
 def test_clients_may_replace_or_drop_managed_fields() -> None:

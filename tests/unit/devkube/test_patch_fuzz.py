@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from devkube.apply import apply, track_update
+from devkube.apply import apply
 from devkube.builtin.document import schema_of
 from devkube.errors import StatusError
+from devkube.managedfields import track_update
 from devkube.patches import json_patch, merge_patch, strategic_merge
 from devkube.schema import Schema
 
@@ -89,10 +90,12 @@ def test_strategic_merge_patches(patch: Any) -> None:
 
 
 @settings(max_examples=100)
-@given(likely | values, st.booleans(), st.sampled_from([None, DOC, TRACKED]), st.sampled_from([POD, OPEN]))
+@given(likely, st.booleans(), st.sampled_from([None, DOC, TRACKED]), st.sampled_from([POD, OPEN]))
 def test_applied_configurations(config: Any, force: bool, live: Any, schema: Schema) -> None:
-    if isinstance(config, dict):
-        config = {**config, "apiVersion": "v1", "kind": "Pod"}
+    # Who calls has seen to these.
+    meta = config.get("metadata")
+    meta = {**meta, "name": "p"} if isinstance(meta, dict) else {"name": "p"}
+    config = {**config, "apiVersion": "v1", "kind": "Pod", "metadata": meta}
     options: dict[str, Any] = {"schema": schema, "now": T, "group_version": "v1"}
     survives(lambda: apply(live, config, manager="kubectl", force=force, **options), live, config)
 

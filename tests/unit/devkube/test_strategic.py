@@ -98,18 +98,17 @@ def test_the_strategy_of_a_deployment():
 @pytest.mark.parametrize(
     ("spec", "code", "why"),
     [
-        ({"containers": [{"image": "x"}]}, 400, "map: map[image:x] does not contain declared merge key: name"),
-        ({"containers": [{"name": "a"}, "x"]}, 400, "list element types are not identical"),
-        ({"containers": [None]}, 400, "list element types are not identical"),
-        ({"containers": [{"name": "a", "$patch": "turn"}]}, 400, "unknown patch type: turn in map: map[$patch:turn"),
-        ({"containers": [{"name": "a", "$patch": "merge"}]}, 400, "merging lists cannot yet be specified"),
-        ({"$patch": "turn"}, 400, "unknown patch type: turn"),
-        ({"$retainKeys": "x"}, 400, "invalid patch format of retainKeys"),
-        ({"$retainKeys": ["x"], "hostname": "h"}, 400, "invalid patch format of retainKeys"),
-        ({"$setElementOrder/containers": {}}, 400, "expected a []interface {}"),
-        ({"$setElementOrder/containers": [{"name": "b"}], "containers": [A]}, 400, "The order in patch list"),
+        ({"containers": [{"image": "x"}]}, 400, '{"image":"x"} does not contain declared merge key: name'),
+        ({"containers": [{"name": "a"}, "x"]}, 400, '"x" does not contain declared merge key: name'),
+        ({"containers": [None]}, 400, "null does not contain declared merge key: name"),
+        ({"containers": [{"name": "a", "$patch": "turn"}]}, 400, 'unknown patch type: "turn" in {"name":"a"}'),
+        ({"containers": [{"name": "a", "$patch": "merge"}]}, 400, 'unknown patch type: "merge"'),
+        ({"$patch": "turn"}, 400, 'unknown patch type: "turn"'),
+        ({"$retainKeys": "x"}, 400, "the patch has string where a list is expected"),
+        ({"$retainKeys": ["x"], "hostname": "h"}, 400, "the patch sets what its $retainKeys does not name"),
+        ({"$setElementOrder/containers": {}}, 400, "the patch has object where a list is expected"),
         ({"$setElementOrder/nothing": []}, 400, 'unable to find api field in struct for the json field "nothing"'),
-        ({"$deleteFromPrimitiveList/volumes": [["x"]]}, 422, "lists of lists are not supported"),
+        ({"$deleteFromPrimitiveList/volumes": 1}, 400, "the patch has number where a list is expected"),
     ],
 )
 def test_malformed_patches(spec, code, why):
@@ -121,7 +120,7 @@ def test_malformed_patches(spec, code, why):
 
 def test_a_patch_is_an_object_and_null_is_an_empty_one():
     assert strategic_merge(pod(A), None, POD) == pod(A)
-    with pytest.raises(StatusError, match="cannot unmarshal array"):
+    with pytest.raises(StatusError, match="not array"):
         strategic_merge(pod(A), [], POD)
 
 
