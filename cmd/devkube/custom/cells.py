@@ -7,6 +7,7 @@ first result counts, as upstream.
 import json
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 from devkube.builtin.podcells import human
@@ -27,6 +28,7 @@ AGE: Final = Column(
 )
 
 
+@lru_cache(1024)
 def parse(path: str) -> Callable[[Any], list[Any]]:
     """A function from an object to what the path finds. ValueError when it is no path."""
     steps: list[Step] = []

@@ -1,18 +1,29 @@
 """A CustomResourceDefinition: its defaults, what its status says, and every reason why a real server would refuse it.
 
-Rules and words of apiextensions' validation. Two reasons are devkube's own: conversion by webhook is not built, and a
-rule that uses a CEL function which devkube lacks cannot be evaluated. Both are refused here, never ignored later.
-Left out: estimated costs of rules, and approval of groups under k8s.io.
+Rules of apiextensions' validation. Three reasons are devkube's own, refused here and never ignored later: conversion by
+webhook is not built, a rule that uses a CEL function which devkube lacks cannot be evaluated, and a column whose path
+cannot be parsed shows nothing. Left out: estimated costs of rules, and approval of groups under k8s.io.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from devkube import causes
 from devkube.builtin import names
-from devkube.custom import schemas, versions
+from devkube.custom import cells, schemas, views
 from devkube.errors import Cause
 from devkube.kinds import Object
+
+Part = Mapping[str, Any]
+_COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
+_MOST_SELECTABLE: Final = 8
+# Parts of a version, and their names where all versions share one: there upstream's errors point to.
+_PARTS: Final = {
+    "schema": "validation",
+    "subresources": "subresources",
+    "additionalPrinterColumns": "additionalPrinterColumns",
+    "selectableFields": "selectableFields",
+}
 
 
 def default(crd: Object) -> None:
@@ -21,12 +32,9 @@ def default(crd: Object) -> None:
         return
     called = spec.setdefault("names", {})
     kind = called.get("kind") or ""
-    if kind and not called.get("singular"):
-        called["singular"] = kind.lower()
-    if kind and not called.get("listKind"):
-        called["listKind"] = f"{kind}List"
-    if not spec.get("conversion"):
-        spec["conversion"] = {"strategy": "None"}
+    called["singular"] = called.get("singular") or kind.lower()
+    called["listKind"] = called.get("listKind") or (f"{kind}List" if kind else "")
+    spec["conversion"] = spec.get("conversion") or {"strategy": "None"}
 
 
 def prepare(new: Object, old: Object | None, subresource: str) -> None:
@@ -48,114 +56,176 @@ def is_established(crd: Object) -> bool:
     return any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions)
 
 
-def validate(new: Object, old: Object | None, subresource: str) -> list[Cause]:
-    """Every violation of a create (old None) or an update."""
-    accepted = list(_names((new.get("status") or {}).get("acceptedNames") or {}, "status.acceptedNames", full=False))
-    if subresource == "status":
-        return accepted
-    spec = new.get("spec")
-    if not isinstance(spec, dict):
-        return [causes.required("spec")]
+def warnings(crd: Object) -> list[str]:
+    """Formats that constrain nothing."""
+    versions = (crd.get("spec") or {}).get("versions") or ()
     return [
-        *_name(new),
-        *_spec(spec),
-        *accepted,
-        *_stored(new, spec),
-        *(_unchanged(spec, old) if old is not None else ()),
+        f"unrecognized format {causes.quoted(name)}"
+        for version in versions
+        for name in schemas.unrecognized(schemas.of(version))
     ]
 
 
-def warnings(crd: Object) -> list[str]:
-    """Formats that constrain nothing."""
-    served = (crd.get("spec") or {}).get("versions") or ()
-    found = [name for version in served for name in schemas.unrecognized(schemas.of(version))]
-    return [f"unrecognized format {causes.quoted(name)}" for name in found]
-
-
-def _name(crd: Object) -> Iterator[Cause]:
-    spec, name = crd["spec"], (crd.get("metadata") or {}).get("name") or ""
+def validate(new: Object, old: Object | None, subresource: str) -> list[Cause]:
+    """Every violation of a create (old None) or an update."""
+    if subresource == "status":
+        return []
+    spec = new.get("spec")
+    if not isinstance(spec, dict):
+        return [causes.required("spec")]
+    found = [
+        *_spec(spec),
+        *_names(spec.get("names") or {}),
+        *_versions(spec.get("versions") or []),
+        *_stored(new, spec),
+    ]
+    name = (new.get("metadata") or {}).get("name") or ""
     if name != f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group', '')}":
-        yield causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+        found.append(causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+    return [*found, *(_unchanged(spec, old) if old is not None else ())]
 
 
-def _stored(crd: Object, spec: Mapping[str, Any]) -> Iterator[Cause]:
-    path, known = "status.storedVersions", spec.get("versions") or ()
-    stored = (crd.get("status") or {}).get("storedVersions") or []
-    if not stored:
-        yield causes.invalid(path, None, "must have at least one stored version")
-        return
-    for version in known:
-        if version.get("storage") and version.get("name") not in stored:
-            yield causes.invalid(path, stored, f"must have the storage version {version.get('name')}")
-    for index, name in enumerate(stored):
-        if name not in [version.get("name") for version in known]:
+def _stored(crd: Object, spec: Part) -> Iterator[Cause]:
+    known = [version.get("name") for version in spec.get("versions") or ()]
+    for index, name in enumerate((crd.get("status") or {}).get("storedVersions") or ()):
+        if name not in known:
             detail = (
-                f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions"
-                f" until a storage migration ensures no data remains persisted in {name} and removes {name} from "
-                "status.storedVersions"
+                f"missing from spec.versions; {name} was previously a storage version, and objects may be left in it"
             )
-            yield causes.invalid(f"{path}[{index}]", name, detail)
+            yield causes.invalid(f"status.storedVersions[{index}]", name, detail)
 
 
-def _unchanged(spec: Mapping[str, Any], old: Object) -> Iterator[Cause]:
+def _unchanged(spec: Part, old: Object) -> Iterator[Cause]:
     before, called = old["spec"], spec.get("names") or {}
-    fields = [("group", spec.get("group"), before.get("group"))]
-    fields.append(("names.plural", called.get("plural"), before["names"].get("plural")))
+    yield from causes.unchanged("spec.group", spec.get("group"), before.get("group"))
+    yield from causes.unchanged("spec.names.plural", called.get("plural"), before["names"].get("plural"))
     if is_established(old):
-        fields.append(("scope", spec.get("scope"), before.get("scope")))
-        fields.append(("names.kind", called.get("kind"), before["names"].get("kind")))
-    for path, value, was in fields:
-        if value != was:
-            yield causes.invalid(f"spec.{path}", value, "field is immutable")
+        yield from causes.unchanged("spec.scope", spec.get("scope"), before.get("scope"))
+        yield from causes.unchanged("spec.names.kind", called.get("kind"), before["names"].get("kind"))
 
 
-def _spec(spec: Mapping[str, Any]) -> Iterator[Cause]:
-    group, scope = spec.get("group") or "", spec.get("scope") or ""
+def _spec(spec: Part) -> Iterator[Cause]:
+    group, scope, conversion = spec.get("group") or "", spec.get("scope") or "", spec.get("conversion") or {}
     if not group:
         yield causes.required("spec.group")
-    elif wrong := ",".join(names.dns_subdomain(group)):
+    elif wrong := ",".join(names.dns_subdomain(group)) or (
+        "" if "." in group else "should be a domain with at least one dot"
+    ):
         yield causes.invalid("spec.group", group, wrong)
-    elif "." not in group:
-        yield causes.invalid("spec.group", group, "should be a domain with at least one dot")
     if not scope:
         yield causes.required("spec.scope")
     elif scope not in ("Cluster", "Namespaced"):
         yield causes.unsupported("spec.scope", scope, ("Cluster", "Namespaced"))
     if spec.get("preserveUnknownFields"):
-        detail = (
-            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
-        )
+        detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in the schemas instead"
         yield causes.invalid("spec.preserveUnknownFields", True, detail)
-    yield from versions.validate(spec.get("versions") or [])
-    yield from _names(spec.get("names") or {}, "spec.names")
-    yield from _conversion(spec.get("conversion") or {})
+    if conversion.get("strategy") == "Webhook":
+        yield causes.forbidden("spec.conversion.strategy", "devkube does not convert by webhook; use None")
+    elif conversion.get("strategy") != "None":
+        yield causes.unsupported("spec.conversion.strategy", conversion.get("strategy") or "", ("None", "Webhook"))
 
 
-def _names(called: Mapping[str, Any], path: str, full: bool = True) -> Iterator[Cause]:
-    """`full`: none may be missing."""
-    for name in ("plural", "singular", "kind", "listKind"):
-        value = called.get(name) or ""
-        kind = name in ("kind", "listKind")
-        if not value:
-            if full:
-                yield causes.required(f"{path}.{name}")
-        elif wrong := ",".join(names.dns_1035_label(value.lower() if kind else value)):
-            prefix = "may have mixed case, but should otherwise match: " if kind else ""
-            yield causes.invalid(f"{path}.{name}", value, prefix + wrong)
+def _names(called: Part) -> Iterator[Cause]:
+    for field in ("plural", "singular", "kind", "listKind"):
+        if not called.get(field):
+            yield causes.required(f"spec.names.{field}")
+        else:
+            yield from _label(
+                called[field].lower() if field in ("kind", "listKind") else called[field], f"spec.names.{field}"
+            )
     if called.get("kind") and called.get("kind") == called.get("listKind"):
-        yield causes.invalid(f"{path}.listKind", called["listKind"], "kind and listKind may not be the same")
+        yield causes.invalid("spec.names.listKind", called["listKind"], "kind and listKind may not be the same")
     for field in ("shortNames", "categories"):
         for index, value in enumerate(called.get(field) or ()):
-            if wrong := ",".join(names.dns_1035_label(value)):
-                yield causes.invalid(f"{path}.{field}[{index}]", value, wrong)
+            yield from _label(value, f"spec.names.{field}[{index}]")
 
 
-def _conversion(conversion: Mapping[str, Any]) -> Iterator[Cause]:
-    strategy = conversion.get("strategy") or ""
-    if strategy not in ("None", "Webhook"):
-        yield causes.unsupported("spec.conversion.strategy", strategy, ("None", "Webhook"))
-    elif strategy == "Webhook":
-        yield causes.forbidden("spec.conversion.strategy", "devkube does not convert by webhook; use None")
-    elif conversion.get("webhook") is not None:
-        detail = "should not be set when strategy is not set to Webhook"
-        yield causes.forbidden("spec.conversion.webhookClientConfig", detail)
+def _label(value: str, path: str) -> Iterator[Cause]:
+    if wrong := ",".join(names.dns_1035_label(value)):
+        yield causes.invalid(path, value, wrong)
+
+
+def _versions(versions: list[Part]) -> Iterator[Cause]:
+    called = [version.get("name") or "" for version in versions]
+    if len(set(called)) < len(called):
+        yield causes.invalid("spec.versions", called, "must contain unique version names")
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        yield causes.invalid("spec.versions", called, "must have exactly one version marked as storage version")
+    for index, version in enumerate(versions):
+        path = f"spec.versions[{index}]"
+        yield from _label(called[index], f"{path}.name")
+        if version.get("deprecationWarning") is not None and not version.get("deprecated"):
+            detail = "can only be set for deprecated versions"
+            yield causes.invalid(f"{path}.deprecationWarning", version["deprecationWarning"], detail)
+        if schemas.of(version) is None:
+            yield causes.required(f"{path}.schema.openAPIV3Schema")
+        for part, shared in _PARTS.items():
+            alike = all(other.get(part) == version.get(part) for other in versions)
+            if not alike or index == 0:
+                yield from _part(part, version, f"spec.{shared}" if alike else f"{path}.{part}")
+
+
+def _part(part: str, version: Part, path: str) -> Iterator[Cause]:
+    subresources, node = version.get("subresources") or {}, schemas.of(version)
+    if part == "schema" and node is not None:
+        yield from schemas.validate(node, f"{path}.openAPIV3Schema", subresources.get("status") is not None)
+    elif part == "subresources" and subresources.get("scale") is not None:
+        yield from _scale(subresources["scale"], f"{path}.scale")
+    elif part == "additionalPrinterColumns":
+        for index, column in enumerate(version.get(part) or ()):
+            yield from _column(column, f"{path}[{index}]")
+    elif part == "selectableFields":
+        yield from _selectable([one.get("jsonPath") or "" for one in version.get(part) or ()], node or {}, path)
+
+
+def _scale(scale: Part, path: str) -> Iterator[Cause]:
+    for name, parents in (
+        ("specReplicasPath", (".spec.",)),
+        ("statusReplicasPath", (".status.",)),
+        ("labelSelectorPath", (".spec.", ".status.")),
+    ):
+        value = scale.get(name) or ""
+        if not value and name != "labelSelectorPath":
+            yield causes.required(f"{path}.{name}")
+        elif value and not value.startswith(parents):
+            yield causes.invalid(f"{path}.{name}", value, f"should be a json path under {' or '.join(parents)}")
+
+
+def _column(column: Part, path: str) -> Iterator[Cause]:
+    kind, where = column.get("type") or "", column.get("jsonPath") or ""
+    if not column.get("name"):
+        yield causes.required(f"{path}.name")
+    if not kind:
+        yield causes.required(f"{path}.type")
+    elif kind not in _COLUMN_TYPES:
+        yield causes.invalid(f"{path}.type", kind, f"must be one of {','.join(_COLUMN_TYPES)}")
+    if not where:
+        yield causes.required(f"{path}.JSONPath")
+    elif not where.startswith("."):
+        yield causes.invalid(f"{path}.JSONPath", where, "must be a simple json path starting with .")
+    else:
+        try:
+            cells.parse(where)
+        except ValueError as error:
+            yield causes.invalid(f"{path}.JSONPath", where, str(error))
+
+
+def _selectable(fields: list[str], node: Part, path: str) -> Iterator[Cause]:
+    for index, where in enumerate(fields):
+        here = f"{path}[{index}].jsonPath"
+        if not where:
+            yield causes.required(here)
+        elif where in fields[:index]:
+            yield causes.duplicate(here, where)
+        elif where.startswith(".metadata"):
+            yield causes.invalid(here, where, "must not point to fields in metadata")
+        else:
+            try:
+                found = views.resolved(where, node)[1].get("type")
+            except ValueError as error:
+                yield causes.invalid(here, where, f"is an invalid path: {error}")
+                continue
+            if found not in ("string", "boolean", "integer"):
+                yield causes.invalid(here, where, "must point to a field of type string, boolean or integer")
+    if len(fields) > _MOST_SELECTABLE:
+        yield causes.too_many(path, len(fields), _MOST_SELECTABLE)

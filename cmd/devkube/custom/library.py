@@ -1,12 +1,13 @@
 """Kubernetes' own CEL functions that are given to the library as Python: quantities, regular expressions, lists, sets.
 
-Each function is written once with two faces: signatures for the checker, where a Quantity is a type of its own, and one
-implementation on plain values, where it is a string with a tag and its canonical text, so that equal values are equal
-strings. A ValueError becomes an error of the rule. Rules that use others (url, ip, cidr, semver, format.named and its
-siblings, authorizer, lists' newer functions) are refused when the CRD is created. (apiserver/pkg/cel/library)
+A row of `FUNCTIONS` is read twice: by the checker, where a Quantity is a type of its own, and by the evaluator, whose
+values are plain. There a Quantity is its canonical text in an object, so that equal ones are equal and none can be
+taken for a string. A ValueError becomes an error of the rule. Rules that use others (url, ip, cidr, semver,
+format.named and its siblings, authorizer, lists' newer functions) are refused when the CRD is created.
+(apiserver/pkg/cel/library)
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -14,54 +15,51 @@ from typing import Any, Final
 
 from devkube.builtin.scalars import quantity_value
 from devkube.custom import formats
+from devkube.custom.views import QUANTITY as Q
 
-Q: Final = "kubernetes.Quantity"
-OPAQUE: Final = (Q,)
-_TAG: Final = "quantity\x1f"
+Quantity = dict[str, str]
 
 
 @dataclass(frozen=True)
 class Function:
-    """`signatures`: parameters and result as the checker has them (the first parameter of a member is its target)."""
+    """`parameters` and `result` are CEL's names of types, the first parameter of a member being its target. ITEM stands
+    for each of `items` in turn."""
 
     name: str
-    signatures: Sequence[tuple[Sequence[str], str]]
-    implementation: Callable[..., Any]
-    member: bool = False
-    parameters: Sequence[str] = ()  # at evaluation, where dynamic is not enough to tell overloads apart
-
-    @property
-    def arity(self) -> int:
-        return len(self.signatures[0][0])
+    parameters: tuple[str, ...]
+    result: str
+    does: Callable[..., Any]
+    member: bool = True
+    items: tuple[str, ...] = ("dyn",)
 
 
-def quantity(text: str) -> str:
-    return _tagged(Fraction(quantity_value(text)))
+def _quantity(value: Fraction) -> Quantity:
+    return {Q: str(value)}
 
 
-def _tagged(value: Fraction) -> str:
-    return f"{_TAG}{value}"
+def _number(value: Quantity | int) -> Fraction:
+    return Fraction(value) if isinstance(value, int) else Fraction(value[Q])
 
 
-def _number(value: str | int) -> Fraction:
-    return Fraction(value) if isinstance(value, int) else Fraction(value.removeprefix(_TAG))
-
-
-def _integer(value: str) -> int:
+def _integer(value: Quantity) -> int:
     found = _number(value)
     if found.denominator != 1 or not -(2**63) <= found < 2**63:
         raise ValueError("cannot convert value to integer")
     return int(found)
 
 
-def _order(a: str, b: str) -> int:
+def _order(a: Quantity | int, b: Quantity | int) -> int:
     return int(_number(a) > _number(b)) - int(_number(a) < _number(b))
 
 
-def _holds(parse: Callable[..., Any]) -> Callable[..., bool]:
-    def check(*arguments: Any) -> bool:
+def quantity(text: str) -> Quantity:
+    return _quantity(Fraction(quantity_value(text)))
+
+
+def _holds(parse: Callable[[Any], Any]) -> Callable[[Any], bool]:
+    def check(value: Any) -> bool:
         try:
-            parse(*arguments)
+            parse(value)
         except ValueError:
             return False
         return True
@@ -69,10 +67,10 @@ def _holds(parse: Callable[..., Any]) -> Callable[..., bool]:
     return check
 
 
-def _best(choose: Callable[[Iterable[Any]], Any], name: str) -> Callable[[list[Any]], Any]:
+def _best(choose: Callable[[Iterable[Any]], Any]) -> Callable[[list[Any]], Any]:
     def best(values: list[Any]) -> Any:
         if not values:
-            raise ValueError(f"{name} called on empty list")
+            raise ValueError("min and max need a list that is not empty")
         return choose(values)
 
     return best
@@ -85,17 +83,8 @@ def _total(values: list[Any]) -> Any:
     return total
 
 
-def _index_of(values: list[Any], wanted: Any) -> int:
-    return next((i for i, one in enumerate(values) if one == wanted), -1)
-
-
-def _last_index_of(values: list[Any], wanted: Any) -> int:
-    return next((i for i in range(len(values) - 1, -1, -1) if values[i] == wanted), -1)
-
-
-def _find(text: str, wanted: str) -> str:
-    match = formats.pattern(wanted).search(text)
-    return str(match.group(0)) if match else ""
+def _index(places: Iterable[int]) -> int:
+    return next(iter(places), -1)
 
 
 def _find_all(text: str, wanted: str, most: int = -1) -> list[str]:
@@ -107,54 +96,32 @@ def _contains(values: list[Any], wanted: list[Any]) -> bool:
     return all(one in values for one in wanted)
 
 
-_ANY: Final = ("list", "dyn")
+ITEM: Final = "ITEM"
+_LIST: Final = f"list<{ITEM}>"
 _NUMBERS: Final = ("int", "uint", "double", "duration")
 _COMPARABLE: Final = (*_NUMBERS, "bool", "string", "bytes", "timestamp")
-
-
-def _global(name: str, parameters: str, result: str, does: Callable[..., Any]) -> Function:
-    return Function(name, [(parameters.split(), result)], does)
-
-
-def _member(name: str, parameters: str, result: str, does: Callable[..., Any]) -> Function:
-    return Function(name, [(parameters.split(), result)], does, True)
-
-
-def _lists(name: str, items: Sequence[str], result: str, does: Callable[..., Any]) -> Function:
-    """A member of lists of comparable items; a result of "" is an item."""
-    return Function(name, [([f"list<{one}>"], result or one) for one in items], does, True, ["list"])
-
-
 FUNCTIONS: Final = (
-    _global("quantity", "string", Q, quantity),
-    _global("isQuantity", "string", "bool", _holds(quantity)),
-    _global("sign", Q, "int", lambda value: _order(value, _tagged(Fraction()))),
-    _member("isInteger", Q, "bool", _holds(_integer)),
-    _member("asInteger", Q, "int", _integer),
-    _member("asApproximateFloat", Q, "double", lambda value: float(_number(value))),
-    Function("add", [((Q, Q), Q), ((Q, "int"), Q)], lambda a, b: _tagged(_number(a) + _number(b)), True),
-    Function("sub", [((Q, Q), Q), ((Q, "int"), Q)], lambda a, b: _tagged(_number(a) - _number(b)), True),
-    _member("compareTo", f"{Q} {Q}", "int", _order),
-    _member("isGreaterThan", f"{Q} {Q}", "bool", lambda a, b: _order(a, b) > 0),
-    _member("isLessThan", f"{Q} {Q}", "bool", lambda a, b: _order(a, b) < 0),
-    _member("find", "string string", "string", _find),
-    _member("findAll", "string string", "list<string>", _find_all),
-    _member("findAll", "string string int", "list<string>", _find_all),
-    _lists("isSorted", _COMPARABLE, "bool", lambda values: all(not b < a for a, b in pairwise(values))),
-    _lists("sum", _NUMBERS, "", _total),
-    _lists("min", _COMPARABLE, "", _best(min, "min")),
-    _lists("max", _COMPARABLE, "", _best(max, "max")),
-    Function("indexOf", [(_ANY, "int")], _index_of, True, _ANY),
-    Function("lastIndexOf", [(_ANY, "int")], _last_index_of, True, _ANY),
-    _global("sets.contains", "list list", "bool", _contains),
-    _global("sets.intersects", "list list", "bool", lambda a, b: any(one in a for one in b)),
-    _global("sets.equivalent", "list list", "bool", lambda a, b: _contains(a, b) and _contains(b, a)),
+    Function("quantity", ("string",), Q, quantity, False),
+    Function("isQuantity", ("string",), "bool", _holds(quantity), False),
+    Function("sign", (Q,), "int", lambda value: _order(value, 0), False),
+    Function("isInteger", (Q,), "bool", _holds(_integer)),
+    Function("asInteger", (Q,), "int", _integer),
+    Function("asApproximateFloat", (Q,), "double", lambda value: float(_number(value))),
+    Function("add", (Q, ITEM), Q, lambda a, b: _quantity(_number(a) + _number(b)), items=(Q, "int")),
+    Function("sub", (Q, ITEM), Q, lambda a, b: _quantity(_number(a) - _number(b)), items=(Q, "int")),
+    Function("compareTo", (Q, Q), "int", _order),
+    Function("isGreaterThan", (Q, Q), "bool", lambda a, b: _order(a, b) > 0),
+    Function("isLessThan", (Q, Q), "bool", lambda a, b: _order(a, b) < 0),
+    Function("find", ("string", "string"), "string", lambda text, wanted: "".join(_find_all(text, wanted, 1))),
+    Function("findAll", ("string", "string"), "list<string>", _find_all),
+    Function("findAll", ("string", "string", "int"), "list<string>", _find_all),
+    Function("isSorted", (_LIST,), "bool", lambda a: all(not y < x for x, y in pairwise(a)), items=_COMPARABLE),
+    Function("sum", (_LIST,), ITEM, _total, items=_NUMBERS),
+    Function("min", (_LIST,), ITEM, _best(min), items=_COMPARABLE),
+    Function("max", (_LIST,), ITEM, _best(max), items=_COMPARABLE),
+    Function("indexOf", (_LIST, ITEM), "int", lambda a, b: _index(i for i, x in enumerate(a) if x == b)),
+    Function("lastIndexOf", (_LIST, ITEM), "int", lambda a, b: _index(i for i in range(len(a))[::-1] if a[i] == b)),
+    Function("sets.contains", ("list", "list"), "bool", _contains, False),
+    Function("sets.intersects", ("list", "list"), "bool", lambda a, b: any(one in a for one in b), False),
+    Function("sets.equivalent", ("list", "list"), "bool", lambda a, b: _contains(a, b) and _contains(b, a), False),
 )
-# Numbers of different types compare in Kubernetes; the evaluator does so anyway, the checker must be told.
-COMPARISONS: Final = [
-    (operator, left, right)
-    for operator in ("_<_", "_<=_", "_>_", "_>=_")
-    for left in ("int", "uint", "double")
-    for right in ("int", "uint", "double")
-    if left != right
-]

@@ -30,40 +30,32 @@ def preference(version: str) -> tuple[Any, ...]:
 def resources_of(crd: Object, before: Iterable[Resource] = ()) -> list[Resource]:
     """A row for each served version, the preferred one first. `before`: the rows that were served until now; a version
     whose schema is still the same needs not read its objects anew."""
-    spec, served = crd["spec"], [one for one in crd["spec"]["versions"] if one.get("served")]
-    known = {one.version: one for one in before}
-    now = int(crd["metadata"].get("resourceVersion") or 0)
+    served = [one for one in crd["spec"]["versions"] if one.get("served")]
+    schemas_before = {one.version: (one.rules.schema.node, one.since) for one in before}
     rows = []
     for version in sorted(served, key=lambda one: preference(one["name"])):
-        row, old = _resource(spec, version), known.get(version["name"])
-        same = old is not None and old.rules.schema.node == row.rules.schema.node
-        rows.append(replace(row, since=old.since if same and old is not None else now))
+        row = _resource(crd["spec"], version)
+        node, since = schemas_before.get(row.version, (None, 0))
+        now = int(crd["metadata"].get("resourceVersion") or 0)
+        rows.append(replace(row, since=since if row.rules.schema.node == node else now))
     return rows
 
 
 def _resource(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Resource:
-    called, subresources = spec["names"], version.get("subresources") or {}
+    called, name, subresources = spec["names"], version["name"], version.get("subresources") or {}
     columns = tuple(_column(one) for one in version.get("additionalPrinterColumns") or ()) or (cells.AGE,)
-    scale = subresources.get("scale")
-    paths = _scale_paths(scale) if scale is not None else None
-    rules = CustomRules(
-        group=spec["group"],
-        version=version["name"],
-        kind=called["kind"],
-        node=schemas.of(version) or {},
-        status=subresources.get("status") is not None,
-        scale=paths,
-        columns=columns,
-        warning=_deprecation(spec, version),
-    )
-    offered = {}
-    if rules.status:
+    offered, paths, warning = {}, None, ""
+    if subresources.get("status") is not None:
         offered["status"] = Subresource("status", called["kind"], _WRITES)
-    if paths is not None:
+    if (scale := subresources.get("scale")) is not None:
+        paths = scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath") or ""
         offered["scale"] = Subresource("scale", "Scale", _WRITES, "autoscaling", "v1")
+    if version.get("deprecated"):
+        warning = version.get("deprecationWarning") or f"{spec['group']}/{name} {called['kind']} is deprecated"
+    rules = CustomRules(name, called["kind"], schemas.of(version) or {}, "status" in offered, paths, columns, warning)
     return Resource(
         group=spec["group"],
-        version=version["name"],
+        version=name,
         plural=called["plural"],
         kind=called["kind"],
         singular=called.get("singular") or called["kind"].lower(),
@@ -73,30 +65,17 @@ def _resource(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Resource:
         categories=tuple(called.get("categories") or ()),
         subresources=offered,
         columns=columns,
-        list_kind=called.get("listKind") or f"{called['kind']}List",
+        list_kind=called.get("listKind") or "",
         custom=True,
         scale_paths=paths or Resource.scale_paths,
         selectable=tuple(one["jsonPath"].lstrip(".") for one in version.get("selectableFields") or ()),
     )
 
 
-def _scale_paths(scale: Mapping[str, Any]) -> tuple[str, str, str]:
-    return scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath") or ""
-
-
 def _column(column: Mapping[str, Any]) -> Column:
-    path = column["jsonPath"]
-    description = column.get("description") or f"Custom resource definition column (in JSONPath format): {path}"
-    return Column(
-        column["name"], column["type"], path, column.get("format") or "", description, column.get("priority") or 0
-    )
-
-
-def _deprecation(spec: Mapping[str, Any], version: Mapping[str, Any]) -> str:
-    if not version.get("deprecated"):
-        return ""
-    kind = spec["names"]["kind"]
-    return version.get("deprecationWarning") or f"{spec['group']}/{version['name']} {kind} is deprecated"
+    path, form, priority = column["jsonPath"], column.get("format") or "", column.get("priority") or 0
+    about = column.get("description") or f"Custom resource definition column (in JSONPath format): {path}"
+    return Column(column["name"], column["type"], path, form, about, priority)
 
 
 class Registry:
@@ -107,45 +86,41 @@ class Registry:
         self._served: dict[str, Any] = {}  # name of the CRD -> the spec that is served
 
     def status(self, crd: Object, now: str) -> Object:
-        """The CRD's status with its names accepted, or the reason why some are not. `now` is a timestamp for
+        """The CRD's status with its names accepted, or the reason why they are not. `now` is a timestamp for
         conditions that change."""
         status = dict(crd.get("status") or {})
-        accepted, problem = self._accepted(crd["spec"], status.get("acceptedNames") or {"plural": "", "kind": ""})
-        status["acceptedNames"] = accepted
+        problem = self._conflict(crd["spec"])
         if problem is None:
-            conditions = [
+            status["acceptedNames"] = crd["spec"]["names"]
+            wanted = [
                 ("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
                 ("Established", "True", "InitialNamesAccepted", "the initial names have been accepted"),
             ]
         else:
-            conditions = [("NamesAccepted", "False", *problem)]
+            status.setdefault("acceptedNames", {"plural": "", "kind": ""})
+            wanted = [("NamesAccepted", "False", *problem)]
             if not is_established(crd):
-                conditions.append(("Established", "False", "NotAccepted", "not all names are accepted"))
-        status["conditions"] = _with(status.get("conditions") or [], conditions, now)
-        return status
+                wanted.append(("Established", "False", "NotAccepted", "not all names are accepted"))
+        conditions = {one.get("type") or "": one for one in status.get("conditions") or ()}
+        for kind, state, reason, message in wanted:
+            old = conditions.get(kind) or {}
+            since = old.get("lastTransitionTime") if old.get("status") == state else now
+            made = {"type": kind, "status": state, "lastTransitionTime": since, "reason": reason, "message": message}
+            conditions[kind] = made
+        return {**status, "conditions": list(conditions.values())}
 
-    def _accepted(self, spec: Mapping[str, Any], had: Mapping[str, Any]) -> tuple[Object, tuple[str, str] | None]:
-        """Names that are free are taken one by one; of several that are not, upstream reports the last."""
-        called = spec["names"]
+    def _conflict(self, spec: Mapping[str, Any]) -> tuple[str, str] | None:
+        """Reason and message where another CRD or a built-in kind of the group has one of the names."""
+        called, found = spec["names"], None
         others = [one for one in self._catalog if one.group == spec["group"] and one.plural != called["plural"]]
         words = {word for one in others for word in (one.plural, one.singular, *one.short_names)}
         kinds = {word for one in others for word in (one.kind, one.listing)}
-        accepted, problem = dict(had), None
         for field in ("plural", "singular", "shortNames", "kind", "listKind"):
-            wanted = called.get(field)
-            names = wanted if isinstance(wanted, list) else [wanted or ""]
-            used = [name for name in names if name in (kinds if field in ("kind", "listKind") else words)]
-            if used and wanted != had.get(field):
-                problem = (f"{field[0].upper()}{field[1:]}Conflict", f'"{used[0]}" is already in use')
-            elif wanted:
-                accepted[field] = wanted
-            else:
-                accepted.pop(field, None)
-        if called.get("categories"):
-            accepted["categories"] = called["categories"]
-        else:
-            accepted.pop("categories", None)
-        return accepted, problem
+            names = called.get(field) or ()
+            for name in names if isinstance(names, list) else [names]:
+                if name in (kinds if field in ("kind", "listKind") else words):
+                    found = (f"{field[0].upper()}{field[1:]}Conflict", f'"{name}" is already in use')
+        return found
 
     def established(self, crd: Object) -> bool:
         """Serve the CRD's versions if its names are accepted; whether what is served has changed."""
@@ -162,14 +137,3 @@ class Registry:
     def removed(self, crd: Object) -> None:
         if self._served.pop(crd["metadata"]["name"], None) is not None:
             self._catalog.drop(crd["spec"]["group"], crd["spec"]["names"]["plural"])
-
-
-def _with(before: list[Object], wanted: Iterable[tuple[str, str, str, str]], now: str) -> list[Object]:
-    """Conditions as they should be; the time of a transition stays while the status does."""
-    known = {one.get("type") or "": one for one in before}
-    for kind, state, reason, message in wanted:
-        old = known.get(kind) or {}
-        since = old.get("lastTransitionTime") if old.get("status") == state else now
-        made = {"type": kind, "status": state, "lastTransitionTime": since, "reason": reason, "message": message}
-        known[kind] = made
-    return list(known.values())

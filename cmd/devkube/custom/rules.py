@@ -5,7 +5,7 @@ rules only when nothing is wrong that would make them meaningless.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -13,12 +13,12 @@ from typing import Any, Final
 from devkube import causes
 from devkube.builtin import metadata
 from devkube.builtin.document import document
-from devkube.custom import cel, cells, lists, structural, validation
+from devkube.custom import cel, cells, schemas, structural, validation
+from devkube.custom.places import UNKNOWN, Node, root
 from devkube.errors import Cause, bad_request
 from devkube.kinds import Column, FieldValidation, Object
 from devkube.schema import Schema
 
-Node = Mapping[str, Any]
 _NOT_CHECKED: Final = (
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
@@ -34,7 +34,6 @@ _TYPE_META: Final = {
 class CustomRules:
     """`node`: the version's openAPIV3Schema. `warning`: told with every write to a deprecated version."""
 
-    group: str
     version: str
     kind: str
     node: Node
@@ -49,20 +48,8 @@ class CustomRules:
         return Schema({**self.node, "properties": fields}, document())
 
     @cached_property
-    def _without_meta(self) -> Node:
-        """The root's metadata has been checked as ObjectMeta; its schema may add to name and generateName only."""
-        fields = {
-            k: v for k, v in (self.node.get("properties") or {}).items() if k != "metadata" or v.get("properties")
-        }
-        return {**self.node, "properties": fields}
-
-    @cached_property
-    def _checks(self) -> cel.Checks | None:
-        return cel.compiled(self.node)
-
-    @cached_property
-    def _cells(self) -> list[tuple[str, Callable[[Any], list[Any]]]]:
-        return [(column.type, cells.parse(column.path)) for column in self.columns]
+    def _rules(self) -> cel.Rules:
+        return cel.Rules(self.node)
 
     def decode(self, obj: Object, *, validation: FieldValidation) -> list[str]:
         """Nulls that mean nothing go here too, so that apply does not own them."""
@@ -81,64 +68,53 @@ class CustomRules:
         return f'{self.kind} in version "{self.version}" cannot be handled as a {self.kind}: {why}'
 
     def default(self, obj: Object) -> None:
-        structural.default(obj, self._without_meta)
+        structural.default(obj, self.node)
 
     def prepare(self, new: Object, old: Object | None, subresource: str) -> None:
+        """Where status is a subresource, a write there changes only it and managedFields, and other writes all else."""
         if not self.status:
             return
         if subresource == "status" and old is not None:
-            kept = {key: new[key] for key in ("status",) if key in new}
-            managed = (new.get("metadata") or {}).get("managedFields")
+            status, managed = new.get("status"), (new.get("metadata") or {}).get("managedFields")
             new.clear()
-            new.update({**copy.deepcopy({k: v for k, v in old.items() if k != "status"}), **kept})
+            new.update(copy.deepcopy(old))
             if managed is not None:
                 new["metadata"]["managedFields"] = managed
-        elif old is not None and "status" in old:
-            new["status"] = copy.deepcopy(old["status"])
         else:
-            new.pop("status", None)
+            status = copy.deepcopy((old or {}).get("status"))
+        new.pop("status", None)
+        if status is not None:
+            new["status"] = status
 
     def validate(self, new: Object, old: Object | None, subresource: str) -> list[Cause]:
-        found = [*self._schema(new, old, subresource), *self._scale(new, subresource)]
-        if subresource != "status":
-            found += self._embedded(new)
-        repeated = list(lists.duplicates(self.node, new))
-        if repeated and (old is None or not any(lists.duplicates(self.node, old))):
+        before = UNKNOWN if old is None else old
+        found = [*validation.validate(self.node, new, before), *self._scale(new), *self._embedded(new, before)]
+        repeated = list(validation.duplicates(self.node, new))
+        if repeated and (old is None or not any(validation.duplicates(self.node, old))):
             found += repeated
-        if self._checks is None:
-            return found
-        if any(cause.reason in causes.BLOCKING for cause in found):
-            return [*found, causes.invalid("", None, _NOT_CHECKED)]
-        return found + cel.validate(self._checks, new, old)
+        if not any(cause.reason in causes.BLOCKING for cause in found):
+            found += self._rules.validate(new, before)
+        elif any(spot.node.get(cel.RULES) for spot in schemas.Spot(self.node, "").walk()):
+            found.append(causes.invalid("", None, _NOT_CHECKED))
+        return found
 
-    def _schema(self, new: Object, old: Object | None, subresource: str) -> list[Cause]:
-        if subresource != "status":
-            return validation.validate(self._without_meta, new, "", validation.UNKNOWN if old is None else old)
-        node = (self.node.get("properties") or {}).get("status")
-        if node is None or "status" not in new:
-            return []
-        before = (old or {}).get("status", validation.UNKNOWN)
-        return validation.validate(node, new["status"], "status", before)
-
-    def _scale(self, obj: Object, subresource: str) -> Iterator[Cause]:
-        if self.scale is None:
-            return
-        spec, status, _ = self.scale
-        for path in (status,) if subresource == "status" else (spec, status):
+    def _scale(self, obj: Object) -> Iterator[Cause]:
+        for path in (self.scale or ())[:2]:
             value = (cells.parse(path)(obj) or [0])[0]
-            if type(value) is not int:
-                yield causes.invalid(path, 0, f"{path} accessor error: {causes.shown(value)} is no int64")
-            elif not 0 <= value < 2**31:
+            if type(value) is not int or not 0 <= value < 2**31:
                 yield causes.invalid(path, value, causes.between(0, 2**31 - 1))
 
-    def _embedded(self, obj: Object) -> Iterator[Cause]:
-        for path, held in structural.embedded(obj, self.node):
+    def _embedded(self, obj: Object, before: Any) -> Iterator[Cause]:
+        """Resources inside the object need their type, labels and annotations as any."""
+        for place in root(obj, self.node, before).walk():
+            if not place.path or not place.resource or not isinstance(place.value, dict) or place.unchanged:
+                continue
             for name in ("apiVersion", "kind"):
-                if not held.get(name):
-                    yield causes.required(f"{path}.{name}")
-            meta = held.get("metadata") or {}
-            yield from metadata.labels(meta.get("labels") or {}, f"{path}.metadata.labels")
-            yield from metadata.annotations(meta.get("annotations") or {}, f"{path}.metadata.annotations")
+                if not place.value.get(name):
+                    yield causes.required(f"{place.path}.{name}")
+            meta = place.value.get("metadata") or {}
+            yield from metadata.labels(meta.get("labels") or {}, f"{place.path}.metadata.labels")
+            yield from metadata.annotations(meta.get("annotations") or {}, f"{place.path}.metadata.annotations")
 
     def table(self, obj: Object, now: float) -> list[Any]:
-        return [cells.cell(kind, find(obj), now) for kind, find in self._cells]
+        return [cells.cell(column.type, cells.parse(column.path)(obj), now) for column in self.columns]

@@ -1,188 +1,258 @@
-"""One version's schema: structural, acceptable, with defaults that are themselves valid and rules that compile."""
+"""One version's schema: structural, acceptable, with defaults that are themselves valid and rules that compile.
+
+The rules of apiextensions' `ValidateStructural` and `ValidateCustomResourceDefinitionOpenAPISchema`. The root may have
+the fields every object has; under allOf, anyOf, oneOf and not a schema may only say what values are valid.
+"""
 
 import copy
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from devkube import causes
-from devkube.custom import (
-    cel,
-    celenv,
-    celtypes,
-    formats,
-    lists,
-    shape,
-    structural,
-    validation,
-    views,
-)
+from devkube.custom import cel, formats, structural, validation
+from devkube.custom.places import EMBEDDED, LIST_KEYS, LIST_TYPE, META_FIELDS, PRESERVE, Node, items, mapping, same
 from devkube.errors import Cause
 
-Node = Mapping[str, Any]
-REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
-_RULES: Final = "x-kubernetes-validations"
-_NO_OLD: Final = "may not be set if oldSelf is not used in rule"
+INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+MAP_TYPE: Final = "x-kubernetes-map-type"
+_EITHER: Final = [{"type": "integer"}, {"type": "string"}]
+_UNSUPPORTED: Final = (
+    "id",
+    "additionalItems",
+    "patternProperties",
+    "definitions",
+    "dependencies",
+    "$ref",
+    "uniqueItems",
+)
+_CHOICES: Final = {
+    "type": ("array", "boolean", "integer", "number", "object", "string"),
+    LIST_TYPE: ("atomic", "set", "map"),
+    MAP_TYPE: ("atomic", "granular"),
+}
+_TYPES: Final = {LIST_TYPE: "array", MAP_TYPE: "object", EMBEDDED: "object"}  # extension -> the type that it needs
+# What only the structure itself may say, not a junctor.
+_STRUCTURE: Final = (
+    *("type", "additionalProperties", "default", "title", "description", "nullable", PRESERVE, EMBEDDED, INT_OR_STRING),
+    *(LIST_KEYS, LIST_TYPE, MAP_TYPE, cel.RULES),
+)
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A node of the structure (junctors aside) and where it is."""
+
+    node: Node
+    path: str
+    root: bool = False
+    resource: bool = False  # it has type information and metadata
+    meta: bool = False  # inside those
+    no_default: str = ""  # why a default is forbidden here
+    lost: str = ""  # the outermost list above whose items have no past
+
+    def walk(self) -> Iterator["Spot"]:
+        yield self
+        for spot in self._below():
+            yield from spot.walk()
+
+    def _below(self) -> Iterator["Spot"]:
+        for name, node in (self.node.get("properties") or {}).items():
+            special = self.resource and name in META_FIELDS
+            why = f"in top-level {name}" if special and self.root else self.no_default
+            yield self._at(node, f".properties[{name}]", self.meta or special, why, self.lost)
+        if (node := items(self.node)) is not None:
+            lost = self.lost or ("" if self.node.get(LIST_TYPE) == "map" else self.path)
+            yield self._at(node, ".items", self.meta, self.no_default, lost)
+        if (node := mapping(self.node.get("additionalProperties"))) is not None:
+            why = "inside additionalProperties applying to object metadata" if self.meta else self.no_default
+            yield self._at(node, ".additionalProperties", self.meta, why, self.lost)
+
+    def _at(self, node: Node, step: str, meta: bool, no_default: str, lost: str) -> "Spot":
+        return Spot(node, self.path + step, False, bool(node.get(EMBEDDED)), meta, no_default, lost)
 
 
 def of(version: Mapping[str, Any]) -> Node | None:
-    found = (version.get("schema") or {}).get("openAPIV3Schema")
-    return found if isinstance(found, Mapping) else None
+    return mapping((version.get("schema") or {}).get("openAPIV3Schema"))
 
 
 def validate(node: Node, path: str, status: bool) -> list[Cause]:
     """Every violation. Rules are compiled only when the schema is right otherwise, as upstream does."""
-    found = [*_root(node, path, status), *shape.structural(node, path)]
-    found += shape.acceptable(node, path)
-    if not found:
-        found += _defaults(node, path)
-    if not found:
-        found += _written(node, path)
-    return found or list(_rules(node, path))
+    spots = list(Spot(node, path, root=True, resource=True).walk())
+    found = [*_root(node, path, status), *_specified(node, node, path, path)]
+    found += [cause for spot in spots for cause in _structure(spot)]
+    for check in (_default, _written, _compiled, _ruled):
+        found = found or [cause for spot in spots for cause in check(spot)]
+    return found
 
 
-def unrecognized(node: Any) -> Iterator[str]:
-    if not isinstance(node, Mapping):
-        return
-    form = node.get("format")
-    if form and not formats.recognized(form, node.get("type") or ""):
-        yield form
-    for below in (node.get("items"), node.get("additionalProperties"), *(node.get("properties") or {}).values()):
-        yield from unrecognized(below)
+def unrecognized(node: Node | None) -> list[str]:
+    """Formats that constrain nothing."""
+    told = [(spot.node.get("format"), spot.node.get("type") or "") for spot in Spot(node or {}, "").walk()]
+    return [form for form, kind in told if form and not formats.recognized(form, kind)]
 
 
 def _root(node: Node, path: str, status: bool) -> Iterator[Cause]:
+    kind = node.get("type") or ""
+    if kind not in ("", "object"):
+        yield causes.invalid(f"{path}.type", kind, "must be object at the root")
+    elif status and not kind:
+        yield causes.invalid(f"{path}.type", kind, "must be object if the status subresource is enabled")
     if node.get("nullable"):
         yield causes.forbidden(f"{path}.nullable", "nullable cannot be true at the root")
-    if status and node.get("type") != "object":
-        detail = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
-        yield causes.invalid(f"{path}.type", node.get("type") or "", detail)
+    if node.get("additionalProperties") is not None:
+        yield causes.forbidden(f"{path}.additionalProperties", "must not be used at the root")
+    meta = (node.get("properties") or {}).get("metadata")
+    said = {key for key, value in (meta or {}).items() if value} - {"type", "properties", "default"}
+    if said or not set((meta or {}).get("properties") or {}) <= {"name", "generateName"}:
+        detail = "must not specify anything other than name and generateName, but metadata is implicitly specified"
+        yield causes.forbidden(f"{path}.properties[metadata]", detail)
 
 
-def _defaults(node: Node, path: str) -> Iterator[Cause]:
-    """A default must be pruned, coerced and valid: it is put into objects unseen. Those inside additionalProperties
-    are not looked at, as upstream does not."""
-    value, here = node.get("default"), f"{path}.default"
-    if value is not None:
-        yield from _default(node, copy.deepcopy(value), here)
-    if isinstance(node.get("items"), Mapping):
-        yield from _defaults(node["items"], f"{path}.items")
-    for name, below in (node.get("properties") or {}).items():
-        yield from _defaults(below, f"{path}.properties[{name}]")
+def _structure(spot: Spot) -> Iterator[Cause]:
+    node, path, kind = spot.node, spot.path, spot.node.get("type") or ""
+    yield from _values(_without_either(node), path)
+    if not any(node.get(key) for key in ("type", INT_OR_STRING, PRESERVE, EMBEDDED)):
+        yield causes.required(f"{path}.type", "must not be empty, neither at the root nor for fields and items")
+    for key, wanted in _TYPES.items():
+        if node.get(key) and kind != wanted:
+            detail = f"must be {wanted} if {key} is specified"
+            yield causes.invalid(f"{path}.type", kind, detail) if kind else causes.required(f"{path}.type", detail)
+    if node.get(PRESERVE) is False:
+        yield causes.invalid(f"{path}.{PRESERVE}", False, "must be true or undefined")
+    for other in (PRESERVE, EMBEDDED):
+        if node.get(INT_OR_STRING) and node.get(other):
+            yield causes.invalid(f"{path}.{other}", True, f"must be false if {INT_OR_STRING} is true")
+    if node.get(EMBEDDED):
+        if spot.meta:
+            yield causes.forbidden(f"{path}.{EMBEDDED}", "must not be used inside of resource meta")
+        if node.get("additionalProperties") is not None:
+            yield causes.forbidden(f"{path}.additionalProperties", f"must not be used if {EMBEDDED} is set")
+        if not node.get(PRESERVE) and not node.get("properties"):
+            detail = f"must not be empty if {EMBEDDED} is true without {PRESERVE}"
+            yield causes.required(f"{path}.properties", detail)
+    if node.get("default") is not None and spot.no_default:
+        yield causes.forbidden(f"{path}.default", f"must not be set {spot.no_default}")
+    if kind == "array":
+        yield from _list(node, path)
 
 
-def _default(node: Node, value: Any, path: str) -> Iterator[Cause]:
-    resource = bool(node.get("x-kubernetes-embedded-resource"))
-    pruned = copy.deepcopy(value)
-    structural.prune_part(pruned, node)
-    if lists.identity(pruned) != lists.identity(value):
-        yield causes.invalid(path, value, "must not have unknown fields")
-    found = validation.validate(node, value, path)
-    yield from found
-    if not found and cel.has_rules(node) and not list(_rules(node, path, resource)):
-        checks = cel.compiled(node, resource)
-        yield from cel.validate(checks, value, value, path)
-        yield from cel.validate(checks, value, None, path)
-
-
-def _written(node: Node, path: str) -> Iterator[Cause]:
-    """Rules as they are written: everything that is wrong without compiling them."""
-    for index, rule in enumerate(node.get(_RULES) or ()):
-        yield from _rule(rule, node, f"{path}.{_RULES}[{index}]")
-    for step, below in _children(node):
-        yield from _written(below, path + step)
-
-
-def _children(node: Node) -> Iterator[tuple[str, Node]]:
-    for key in ("items", "additionalProperties"):
-        if isinstance(node.get(key), Mapping):
-            yield f".{key}", node[key]
-    for name, below in (node.get("properties") or {}).items():
-        yield f".properties[{name}]", below
-
-
-def _rule(rule: Node, node: Node, path: str) -> Iterator[Cause]:
-    text, message, expression = rule.get("rule") or "", rule.get("message") or "", rule.get("messageExpression") or ""
-    where, reason = rule.get("fieldPath") or "", rule.get("reason")
-    breaks = "must not contain line breaks"
-    if not text.strip():
-        yield causes.required(f"{path}.rule", "rule is not specified")
-    elif message and not message.strip():
-        yield causes.invalid(f"{path}.message", message, "must be non-empty if specified")
-    elif "\n" in message.strip() or "\r" in message.strip():
-        yield causes.invalid(f"{path}.message", message, breaks)
-    elif "\n" in text.strip() and not message.strip():
-        yield causes.required(f"{path}.message", "message must be specified if rule contains line breaks")
-    if expression and not expression.strip():
-        yield causes.required(f"{path}.messageExpression", "messageExpression must be non-empty if specified")
-    if reason is not None and reason not in REASONS:
-        yield causes.unsupported(f"{path}.reason", reason, REASONS)
-    if where:
-        if not where.strip():
-            yield causes.invalid(f"{path}.fieldPath", where, "must be non-empty if specified")
-        if "\n" in where:
-            yield causes.invalid(f"{path}.fieldPath", where, breaks)
-        if not views.normalized(where, node):
-            yield causes.invalid(f"{path}.fieldPath", where, "must be a valid path")
-
-
-def _rules(node: Node, path: str, resource: bool = True) -> Iterator[Cause]:
-    """Compile every rule against the schema's types."""
-    if not cel.has_rules(node):
+def _list(node: Node, path: str) -> Iterator[Cause]:
+    item, kind, keys = items(node), node.get(LIST_TYPE), node.get(LIST_KEYS) or []
+    if item is None:
+        yield causes.required(f"{path}.items", "must be specified, as one schema")
         return
-    seen = views.type_of(node, resource)
-    if seen is not None:
-        yield from _compiled(node, celtypes.Checkable(seen), seen, path, "")
-
-
-def _compiled(node: Node, types: celtypes.Checkable, seen: views.Type | None, path: str, lost: str) -> Iterator[Cause]:
-    """`lost`: the outermost path below which old values cannot be found, "" where they can."""
-    if node.get(_RULES) and seen is not None:
-        scope = celenv.Scope(types, seen)
-        for index, rule in enumerate(node[_RULES]):
-            yield from _checked(scope, rule, f"{path}.{_RULES}[{index}]", lost)
-    elif node.get(_RULES):
-        detail = "rules cannot be set on a schema whose values CEL cannot see"
-        yield causes.invalid(f"{path}.{_RULES}", "", detail)
-    if isinstance(node.get("items"), Mapping):
-        gone = lost or (path if node.get("x-kubernetes-list-type") != "map" else "")
-        yield from _compiled_below(node["items"], types, seen.of if seen else None, f"{path}.items", gone)
-    if isinstance(node.get("additionalProperties"), Mapping):
-        below = node["additionalProperties"]
-        yield from _compiled_below(below, types, seen.of if seen else None, f"{path}.additionalProperties", lost)
-    for name, below in (node.get("properties") or {}).items():
-        known = seen.fields.get(seen.names.get(name, "")) if seen else None
-        yield from _compiled_below(below, types, known, f"{path}.properties[{name}]", lost)
-
-
-def _compiled_below(
-    node: Node, types: celtypes.Checkable, seen: views.Type | None, path: str, lost: str
-) -> Iterator[Cause]:
-    if seen is None and cel.has_rules(node):  # a field whose name CEL cannot say: its rules have types of their own
-        seen = views.type_of(node, bool(node.get("x-kubernetes-embedded-resource")))
-        types = celtypes.Checkable(seen) if seen is not None else types
-    if cel.has_rules(node):
-        yield from _compiled(node, types, seen, path, lost)
-
-
-def _checked(scope: celenv.Scope, rule: Node, path: str, lost: str) -> Iterator[Cause]:
-    optional = bool(rule.get("optionalOldSelf"))
-    try:
-        uses_old = scope.check(rule["rule"], "BOOL", optional)
-    except celenv.Refused as error:
-        wrong = "cel expression must evaluate to a bool" if str(error) == "!bool" else f"compilation failed: {error}"
-        yield causes.invalid(f"{path}.rule", rule["rule"], wrong)
-        if rule.get("optionalOldSelf") is not None:
-            yield causes.invalid(f"{path}.optionalOldSelf", optional, _NO_OLD)
+    if kind == "set" and item.get("type") == "object" and item.get(MAP_TYPE) != "atomic":
+        detail = f"must be atomic as item of a list with {LIST_TYPE}=set"
+        yield causes.invalid(f"{path}.items.{MAP_TYPE}", item.get(MAP_TYPE), detail)
+    if keys and kind != "map":
+        detail = f"must be map if {LIST_KEYS} is non-empty"
+        place = f"{path}.{LIST_TYPE}"
+        yield causes.required(place, detail) if kind is None else causes.invalid(place, kind, detail)
+    if kind != "map":
         return
-    if rule.get("messageExpression"):
+    if not keys:
+        yield causes.required(f"{path}.{LIST_KEYS}", f"must not be empty if {LIST_TYPE} is map")
+    if item.get("type") != "object":
+        yield causes.required(f"{path}.items.type", f"must be object if parent array's {LIST_TYPE} is map")
+    fields = item.get("properties") or {}
+    for key in keys:
+        here = f"{path}.items.properties[{key}]"
+        if key not in fields:
+            yield causes.invalid(f"{path}.{LIST_KEYS}", keys, "entries must all be names of item properties")
+        elif fields[key].get("type") in ("array", "object"):
+            detail = f"must be a scalar type if parent array's {LIST_TYPE} is map"
+            yield causes.invalid(f"{here}.type", fields[key]["type"], detail)
+        elif key not in (item.get("required") or ()) and fields[key].get("default") is None:
+            detail = f"this property is in {LIST_KEYS}, so it must have a default or be a required property"
+            yield causes.required(f"{here}.default", detail)
+
+
+def _junctors(node: Node) -> list[tuple[str, Node]]:
+    below = [(f".{j}[{i}]", n) for j in ("allOf", "anyOf", "oneOf") for i, n in enumerate(node.get(j) or ())]
+    return [*below, (".not", node["not"])] if node.get("not") is not None else below
+
+
+def _values(node: Node, path: str) -> Iterator[Cause]:
+    """What constrains values, in the structure and in junctors."""
+    for key in _UNSUPPORTED:
+        if node.get(key):
+            yield causes.forbidden(f"{path}.{key}", f"{key} is not supported")
+    for key, known in _CHOICES.items():
+        if node.get(key) and node[key] not in known:
+            yield causes.unsupported(f"{path}.{key}", node[key], known)
+    if node.get("properties") and node.get("additionalProperties") not in (None, True):
+        detail = "additionalProperties and properties are mutual exclusive"
+        yield causes.forbidden(f"{path}.additionalProperties", detail)
+    if node.get("pattern"):
         try:
-            scope.check(rule["messageExpression"], "STRING", optional)
-        except celenv.Refused as error:
-            told = str(error)
-            wrong = "must evaluate to a string" if told == "!string" else f"compilation failed: {told}"
-            yield causes.invalid(f"{path}.messageExpression", rule["messageExpression"], f"messageExpression {wrong}")
-    if uses_old and lost:
-        detail = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}"
-        yield causes.invalid(f"{path}.rule", rule["rule"], detail)
-    if not uses_old and rule.get("optionalOldSelf") is not None:
-        yield causes.invalid(f"{path}.optionalOldSelf", optional, _NO_OLD)
+            formats.pattern(node["pattern"])
+        except ValueError as error:
+            detail = f"must be a valid regular expression, but isn't: {error}"
+            yield causes.invalid(f"{path}.pattern", node["pattern"], detail)
+    for step, below in _junctors(node):
+        yield from _nested(_without_either(below) if step == ".allOf[0]" else below, path + step)
+
+
+def _without_either(node: Node) -> Node:
+    """int-or-string may be said by anyOf, too, also that of the first allOf: types there are then no fault."""
+    return {key: one for key, one in node.items() if key != "anyOf" or one != _EITHER}
+
+
+def _nested(node: Node, path: str) -> Iterator[Cause]:
+    """Under a junctor."""
+    yield from _values(node, path)
+    for key in _STRUCTURE:
+        if node.get(key) or (key in node and key in ("additionalProperties", "default")):
+            yield causes.forbidden(f"{path}.{key}", "must be empty to be structural")
+    if (item := items(node)) is not None:
+        yield from _nested(item, f"{path}.items")
+    for name, below in (node.get("properties") or {}).items():
+        yield from _nested(below, f"{path}.properties[{name}]")
+        if name == "metadata":
+            yield causes.forbidden(f"{path}.properties[{name}]", "must not be specified in a nested context")
+
+
+def _specified(node: Node, spine: Node | None, path: str, place: str) -> Iterator[Cause]:
+    """Fields and items that the root's junctors speak of must be specified outside of them, too."""
+    if spine is None:
+        yield causes.required(place, f"because it is defined in {path}")
+        return
+    for step, below in _junctors(node):
+        yield from _specified(below, spine, path + step, place)
+    if node is not spine:
+        if (item := items(node)) is not None:
+            yield from _specified(item, items(spine), f"{path}.items", f"{place}.items")
+        for name, below in (node.get("properties") or {}).items():
+            known = (spine.get("properties") or {}).get(name)
+            yield from _specified(below, known, f"{path}.properties[{name}]", f"{place}.properties[{name}]")
+
+
+def _default(spot: Spot) -> Iterator[Cause]:
+    """A default must be pruned and valid: it is put into objects unseen."""
+    value, path = spot.node.get("default"), f"{spot.path}.default"
+    if value is None:
+        return
+    pruned = copy.deepcopy(value)
+    structural.prune(pruned, spot.node, resource=spot.resource)
+    if not same(pruned, value):
+        yield causes.invalid(path, value, "must not have unknown fields")
+    yield from validation.validate(spot.node, value, path=path)
+
+
+def _written(spot: Spot) -> Iterator[Cause]:
+    for index, rule in enumerate(spot.node.get(cel.RULES) or ()):
+        yield from cel.written(rule, spot.node, f"{spot.path}.{cel.RULES}[{index}]")
+
+
+def _compiled(spot: Spot) -> Iterator[Cause]:
+    if spot.node.get(cel.RULES):
+        yield from cel.compiled(spot.node, spot.path, resource=spot.resource, lost=spot.lost)
+
+
+def _ruled(spot: Spot) -> Iterator[Cause]:
+    """Defaults keep the rules, whether they come or stay."""
+    value = spot.node.get("default")
+    if value is not None:
+        rules, path = cel.Rules(spot.node, resource=spot.resource), f"{spot.path}.default"
+        yield from rules.validate(value, path=path) or rules.validate(value, value, path=path)

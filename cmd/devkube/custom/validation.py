@@ -1,208 +1,144 @@
-"""Values against a schema, in the words of kube-openapi's validator, which users of custom resources know.
+"""Values against a schema, in words close to kube-openapi's validator, which users of custom resources know.
 
-On an update a part that is equal to what it was before is not blamed (ratcheting, on since Kubernetes 1.33): errors
-below a node whose old value can be found and is equal vanish. Formats that mean nothing are no constraint.
+On an update a part that is equal to what it was before is not blamed (ratcheting, on since Kubernetes 1.33). Formats
+that mean nothing are no constraint.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from devkube import causes
-from devkube.custom import formats, lists
+from devkube.custom import formats
+from devkube.custom.places import LIST_KEYS, UNKNOWN, Node, naming, root
 from devkube.errors import Cause
 
-Node = Mapping[str, Any]
-_JUNCTORS: Final = frozenset({"allOf", "anyOf", "oneOf", "not"})
-UNKNOWN: Final = object()  # there was no such value before
 _TYPES: Final = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
+_SIZES: Final[dict[type, tuple[str, str, str]]] = {  # the keywords of the least and the most, and how the least is told
+    str: ("minLength", "maxLength", "be at least {} chars long"),
+    list: ("minItems", "maxItems", "have at least {} items"),
+    dict: ("minProperties", "maxProperties", "have at least {} properties"),
+}
 
 
-def validate(node: Node, value: Any, at: str = "", old: Any = UNKNOWN) -> list[Cause]:
-    """Every violation. `at` is where the value stands in the object: paths begin there, but sentences speak of the
-    value alone, as upstream's do. `old` is what stood there before."""
-    found = _check(node, value, "", old)
-    if not at:
-        return [cause if cause.field else Cause(cause.reason, cause.message, causes.ROOT) for cause in found]
-    return [Cause(cause.reason, cause.message, _below(at, cause.field)) for cause in found]
+def validate(node: Node, value: Any, old: Any = UNKNOWN, *, path: str = "") -> list[Cause]:
+    """Every violation. `path` is where the value stands in the object, `old` what stood there before."""
+    places = root(value, node, old, path=path).walk()
+    return [
+        cause
+        for place in places
+        if place.node is not None and not place.unchanged
+        for cause in _check(place.node, place.value, place.path)
+    ]
 
 
-def _below(at: str, field: str) -> str:
-    if field in ("", causes.ROOT):
-        return at
-    return at + field if field.startswith("[") else f"{at}.{field}"
-
-
-def _check(node: Node, value: Any, path: str, old: Any) -> list[Cause]:
-    found: list[Cause] = []
-    kind = type(value)
-    if value is None or node.get("type") != _TYPES[kind]:
-        _type(node, value, path, found)
-    if value is not None and not _JUNCTORS.isdisjoint(node):
-        _combined(node, value, path, found)
-    if kind is str:
-        _string(node, value, path, found)
-    elif kind is dict:
-        _object(node, value, path, found, old)
-    elif kind is list:
-        _array(node, value, path, found, old)
-    elif kind is int or kind is float:
-        _number(node, value, path, found)
+def _check(node: Node, value: Any, path: str) -> Iterator[Cause]:
+    """What is wrong with one value; what is inside of it has places of its own."""
+    yield from _type(node, value, path)
     enum = node.get("enum")
-    if enum and not any((type(one) is kind and value == one) or _same_number(value, one) for one in enum):
+    if enum and not any((type(one) is type(value) and value == one) or _same_number(value, one) for one in enum):
         accepted = [one if isinstance(one, str) else causes.shown(one) for one in enum]
-        found.append(causes.unsupported(path, value, accepted))
-    if found and old is not UNKNOWN and lists.same(value, old):
-        return []
-    return found
+        yield causes.unsupported(path, value, accepted)
+    if value is None:
+        return
+    yield from _combined(node, value, path)
+    if type(value) in _SIZES:
+        yield from _size(node, value, path)
+    elif type(value) in (int, float):
+        yield from _number(node, value, path)
+    if isinstance(value, str):
+        yield from _string(node, value, path)
+    elif isinstance(value, dict):
+        missing = [name for name in node.get("required") or () if name not in value]
+        yield from (causes.required(f"{path}.{name}" if path else name) for name in missing)
 
 
 def _same_number(a: Any, b: Any) -> bool:
     return type(a) in (int, float) and type(b) in (int, float) and bool(a == b)
 
 
-def types_of(node: Node) -> tuple[str, ...]:
-    if node.get("x-kubernetes-int-or-string"):
-        return ("integer", "string")
-    return (node["type"],) if node.get("type") else ()
-
-
-def _type(node: Node, value: Any, path: str, found: list[Cause]) -> None:
-    wanted = types_of(node)
-    if not wanted:
+def _type(node: Node, value: Any, path: str) -> Iterator[Cause]:
+    wanted = ["integer", "string"] if node.get("x-kubernetes-int-or-string") else [node.get("type") or ""]
+    if wanted == [""] or (value is None and node.get("nullable")):
         return
-    if value is None:
-        if node.get("nullable"):
-            return
-        is_ = "null"
-    else:
-        is_ = _TYPES[type(value)]
-        whole = is_ == "number" and "integer" in wanted and value % 1 == 0
-        if is_ in wanted or whole or (is_ == "integer" and "number" in wanted):
-            return
-    detail = f'{path} in body must be of type {",".join(wanted)}: "{is_}"'
-    found.append(causes.wrong_type(path, is_, detail))
+    found = "null" if value is None else _TYPES[type(value)]
+    whole = found == "number" and "integer" in wanted and value % 1 == 0
+    if found not in wanted and not whole and not (found == "integer" and "number" in wanted):
+        detail = f'{path} in body must be of type {",".join(wanted)}: "{found}"'
+        yield causes.wrong_type(path, found, detail)
 
 
-def _string(node: Node, value: str, path: str, found: list[Cause]) -> None:
-    most, least, pattern = node.get("maxLength"), node.get("minLength"), node.get("pattern")
+def _size(node: Node, value: Any, path: str) -> Iterator[Cause]:
+    least_key, most_key, words = _SIZES[type(value)]
+    least, most = node.get(least_key), node.get(most_key)
     if most is not None and len(value) > most:
-        found.append(causes.too_long(path, most))
-    elif least is not None and len(value) < least:
-        found.append(causes.invalid(path, value, f"{path} in body should be at least {least} chars long"))
-    elif pattern and formats.pattern(pattern).search(value) is None:
-        found.append(causes.invalid(path, value, f"{path} in body should match '{pattern}'"))
-    name = node.get("format")
-    if name and node.get("type") in (None, "string"):
-        check = formats.checker(name)
-        if check is not None and not check(value):
-            detail = f"{path} in body must be of type {name}: {causes.quoted(value)}"
-            found.append(causes.wrong_type(path, value, detail))
+        is_text = isinstance(value, str)
+        yield causes.too_long(path, most) if is_text else causes.too_many(path, len(value), most)
+    if least is not None and len(value) < least:
+        told = value if isinstance(value, str) else len(value)
+        yield causes.invalid(path, told, f"{path} in body should {words.format(least)}")
 
 
-_RANGES: Final[Mapping[tuple[Any, Any], Callable[[Any], bool]]] = {
-    ("integer", "int32"): lambda v: -(2**31) <= v < 2**31,
-    ("integer", "int64"): lambda v: -(2**63) <= v < 2**63,
-    ("number", "float"): lambda v: abs(v) <= 3.4028234663852886e38,
-}
+def _string(node: Node, value: str, path: str) -> Iterator[Cause]:
+    pattern, form = node.get("pattern"), node.get("format")
+    if pattern and formats.pattern(pattern).search(value) is None:
+        yield causes.invalid(path, value, f"{path} in body should match '{pattern}'")
+    check = formats.checker(form) if form and node.get("type") in (None, "string") else None
+    if check is not None and not check(value):
+        detail = f"{path} in body must be of type {form}: {causes.quoted(value)}"
+        yield causes.wrong_type(path, value, detail)
 
 
-def _ranged(node: Node, value: float, what: str, path: str) -> list[Cause]:
-    """What is wrong with a number for its type and format; `what` says whose it is."""
-    kind, form = node.get("type"), node.get("format")
-    in_range = _RANGES.get((kind, form))
-    whole = kind != "integer" or (value % 1 == 0 and -(2**63) <= value < 2**63)
-    if whole and (in_range is None or in_range(value)):
-        return []
-    told = f"with format {form}" if in_range is not None else "(default format)"
-    return [causes.invalid("", "", f"{what} value must be of type {kind} {told} in {path}")]
-
-
-def _number(node: Node, value: float, path: str, found: list[Cause]) -> None:
-    def blame(detail: str) -> None:
-        found.append(causes.invalid(path, value, f"{path} in body should be {detail}"))
-
+def _number(node: Node, value: float, path: str) -> Iterator[Cause]:
+    step, above, below = node.get("multipleOf"), node.get("exclusiveMinimum"), node.get("exclusiveMaximum")
     most, least = node.get("maximum"), node.get("minimum")
-    found += _ranged(node, value, "Checked", path)
-    for name, bound in (("Maximum boundary", most), ("Minimum boundary", least)):
-        if bound is not None:  # upstream keeps bounds as float64: 2^63-1 is 2^63 there, and no value passes
-            found += _ranged(node, float(bound), name, path)
-    step = node.get("multipleOf")
+    if node.get("type") == "integer":
+        form = node.get("format")
+        told = f"with format {form}" if form in ("int32", "int64") else "(default format)"
+        half = 2**31 if form == "int32" else 2**63
+        # Upstream keeps bounds as float64: 2^63-1 is 2^63 there, and no value passes.
+        for what, one in ("Checked", value), ("Maximum boundary", most), ("Minimum boundary", least):
+            number = one if what == "Checked" or one is None else float(one)
+            if number is not None and (number % 1 != 0 or not -half <= number < half):
+                yield causes.invalid("", "", f"{what} value must be of type integer {told} in {path}")
+    wrong = []
     if step and not math.isclose(value / step, round(value / step), rel_tol=1e-12, abs_tol=0):
-        blame(f"a multiple of {causes.number(step)}")
-    if most is not None and (value > most or (value == most and node.get("exclusiveMaximum"))):
-        blame(f"less than {'' if node.get('exclusiveMaximum') else 'or equal to '}{causes.number(most)}")
-    if least is not None and (value < least or (value == least and node.get("exclusiveMinimum"))):
-        blame(f"greater than {'' if node.get('exclusiveMinimum') else 'or equal to '}{causes.number(least)}")
+        wrong.append(f"a multiple of {causes.number(step)}")
+    if most is not None and (value > most or (value == most and below)):
+        wrong.append(f"less than {'' if below else 'or equal to '}{causes.number(most)}")
+    if least is not None and (value < least or (value == least and above)):
+        wrong.append(f"greater than {'' if above else 'or equal to '}{causes.number(least)}")
+    yield from (causes.invalid(path, value, f"{path} in body should be {detail}") for detail in wrong)
 
 
-def _array(node: Node, value: list[Any], path: str, found: list[Cause], old: Any) -> None:
-    items = node.get("items")
-    if isinstance(items, Mapping):
-        olds = lists.old_items(node, old)
-        for index, item in enumerate(value):
-            before = lists.was(node, item, olds)
-            found += _check(items, item, f"{path}[{index}]", UNKNOWN if before is None else before)
-    least, most = node.get("minItems"), node.get("maxItems")
-    if least is not None and len(value) < least:
-        found.append(causes.invalid(path, len(value), f"{path} in body should have at least {least} items"))
-    if most is not None and len(value) > most:
-        found.append(causes.too_many(path, len(value), most))
-
-
-def _object(node: Node, value: dict[str, Any], path: str, found: list[Cause], old: Any) -> None:
-    fields: Node = node.get("properties") or {}
-    values = node.get("additionalProperties")
-    least, most = node.get("minProperties"), node.get("maxProperties")
-    if least is not None and len(value) < least:
-        found.append(causes.invalid(path, len(value), f"{path} in body should have at least {least} properties"))
-    if most is not None and len(value) > most:
-        found.append(causes.too_many(path, len(value), most))
-    before = old if isinstance(old, dict) else {}
-    for name, held in value.items():
-        below = fields.get(name, values)
-        here = f"{path}.{name}" if path else name
-        if isinstance(below, Mapping):
-            ratchets = path or name not in ("kind", "apiVersion")
-            found += _check(below, held, here, before.get(name, UNKNOWN) if ratchets else UNKNOWN)
-        elif below is False:
-            found.append(causes.invalid(path, "", f"{here} in body is a forbidden property"))
-    for name in node.get("required") or ():
-        if name not in value:
-            found.append(causes.required(f"{path}.{name}" if path else name))
-
-
-def _combined(node: Node, value: Any, path: str, found: list[Cause]) -> None:
+def _combined(node: Node, value: Any, path: str) -> Iterator[Cause]:
     """allOf, anyOf, oneOf, not. Of several alternatives that fail, the one with the fewest violations is told."""
-
-    def tried(nodes: Iterable[Node]) -> list[list[Cause]]:
-        return [_check(one, value, path, UNKNOWN) for one in nodes]
-
-    def blame(detail: str) -> None:
-        found.append(causes.invalid("", "", f"{causes.quoted(path)} {detail}"))
-
-    if alternatives := node.get("anyOf"):
-        results = tried(alternatives)
-        if all(results):
-            blame("must validate at least one schema (anyOf)")
-            found += sorted(results, key=_few)[0]
-    if alternatives := node.get("oneOf"):
-        results = tried(alternatives)
+    for junctor in ("anyOf", "oneOf", "allOf"):
+        results = [validate(one, value, path=path) for one in node.get(junctor) or ()]
         fits = sum(not result for result in results)
-        if fits != 1:
-            told = "Found none valid" if fits == 0 else f"Found {fits} valid alternatives"
-            blame(f"must validate one and only one schema (oneOf). {told}")
-            found += sorted(results, key=_few)[0] if fits == 0 else []
-    if parts := node.get("allOf"):
-        results = tried(parts)
-        for result in results:
-            found += result
-        if any(results):
-            blame(f"must validate all the schemas (allOf){'. None validated' if all(results) else ''}")
+        if junctor == "allOf":
+            yield from (cause for result in results for cause in result)
+        elif results and (fits == 0 or (junctor == "oneOf" and fits > 1)):
+            told = (
+                "at least one schema (anyOf)" if junctor == "anyOf" else f"one and only one schema (oneOf), not {fits}"
+            )
+            yield causes.invalid("", "", f"{causes.quoted(path)} must validate {told}")
+            yield from min(results, key=len) if fits == 0 else ()
     refused = node.get("not")
-    if refused is not None and not _check(refused, value, path, UNKNOWN):
-        blame("must not validate the schema (not)")
+    if refused is not None and not validate(refused, value, path=path):
+        yield causes.invalid("", "", f"{causes.quoted(path)} must not validate the schema (not)")
 
 
-def _few(results: list[Cause]) -> int:
-    return len(results)
+def duplicates(node: Node, value: Any) -> Iterator[Cause]:
+    """Every repeated element of a set and every repeated key of a map, in the whole value; each told once."""
+    for place in root(value, node, keys=True).walk():
+        name = naming(place.node)
+        if name is None or place.node is None or not isinstance(place.value, list):
+            continue
+        seen: dict[Any, int] = {}
+        for index, item in enumerate(place.value):
+            seen[name(item)] = seen.get(name(item), 0) + 1
+            if seen[name(item)] == 2:
+                keys = place.node.get(LIST_KEYS) or ()
+                told = {key: item[key] for key in keys if key in item} if isinstance(item, dict) and keys else item
+                yield causes.duplicate(f"{place.path}[{index}]", told)

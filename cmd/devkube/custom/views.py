@@ -1,7 +1,9 @@
 """How rules see values: which type a schema has in CEL, and what of a JSON value must change to be of that type.
 
 Rules of apiserver/pkg/cel/common/schemas.go. Most values are seen as they are; numbers become doubles, strings with the
-formats byte, date, date-time and duration become what they mean, names that are no identifiers are escaped.
+formats byte, date, date-time and duration become what they mean, names that are no identifiers are escaped. CEL's
+checker is told of types as protobuf messages (`Checkable`). Protobuf cannot say "list of lists" and the like; there the
+inner value is dynamic, and a mistake inside shows when the rule is evaluated.
 """
 
 import re
@@ -10,23 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from devkube.custom import formats
+from devkube.custom.places import EMBEDDED, Node, child, items, mapping
 
-Node = Mapping[str, Any]
 Kind = Literal["dyn", "int", "double", "bool", "string", "bytes", "timestamp", "duration", "list", "map", "object"]
 View = Callable[[Any], Any]
 
+PACKAGE: Final = "kubernetes"
+QUANTITY: Final = f"{PACKAGE}.Quantity"
 _RESERVED: Final = (
     *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import"),
     *("let", "loop", "package", "namespace", "return", "var", "void", "while"),
 )
 _ESCAPES: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
-_STRINGS: Final[Mapping[str, Kind]] = {
-    "byte": "bytes",
-    "date": "timestamp",
-    "date-time": "timestamp",
-    "duration": "duration",
-}
-_SCALARS: Final[Mapping[str, Kind]] = {"boolean": "bool", "integer": "int", "number": "double"}
+_TEXT: Final = {"type": "string"}
+_META: Final = {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}}
 
 
 def escape(name: str) -> str | None:
@@ -38,67 +37,55 @@ def escape(name: str) -> str | None:
     return re.sub(r"__|[-./]", lambda match: _ESCAPES[match[0]], name)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Type:
     kind: Kind
     of: "Type | None" = None  # what a list's items and a map's values are
     fields: Mapping[str, "Type"] = field(default_factory=dict)  # by escaped name
-    names: Mapping[str, str] = field(default_factory=dict)  # JSON name -> escaped name
-    parse: View | None = None
+    view: View = lambda value: value  # a value as rules see it; ValueError where a formatted string is malformed
 
 
-def type_of(node: Node, resource: bool = False) -> Type | None:
-    """None: rules cannot reach values of this schema."""
+def type_of(node: Node | None, resource: bool = False) -> Type | None:
+    """None: rules cannot reach values of this schema. Of a resource's metadata they see name and generateName."""
+    if node is None:
+        return None
+    kind, values = node.get("type"), mapping(node.get("additionalProperties"))
     if node.get("x-kubernetes-int-or-string"):
         return Type("dyn")
-    if resource:
-        node = _with_meta(node)
-    kind: str = node.get("type") or ""
-    if kind == "array":
-        items = node.get("items")
-        below = _below(items) if isinstance(items, Mapping) else None
-        return Type("list", below) if below else None
+    if resource or node.get(EMBEDDED):
+        return _object({**(node.get("properties") or {}), "apiVersion": _TEXT, "kind": _TEXT, "metadata": _META})
+    if kind == "array" or values is not None:
+        below = type_of(items(node) if kind == "array" else values)
+        return below and Type("list" if kind == "array" else "map", below, view=lambda value: _each(value, below.view))
     if kind == "object":
-        values = node.get("additionalProperties")
-        if isinstance(values, Mapping):
-            below = _below(values)
-            return Type("map", below) if below else None
-        return _object(node)
+        return _object(node.get("properties") or {})
     if kind == "string":
-        return _string(node.get("format") or "")
-    return Type(_SCALARS[kind]) if kind in _SCALARS else None
+        return _STRINGS.get(node.get("format") or "", Type("string"))
+    return _SCALARS.get(kind or "")
 
 
-def _below(node: Node) -> Type | None:
-    return type_of(node, bool(node.get("x-kubernetes-embedded-resource")))
+def _object(properties: Mapping[str, Node]) -> Type:
+    names = {name: escape(name) for name in properties}
+    types = {name: type_of(child) for name, child in properties.items() if names[name] is not None}
+    known = {name: found for name, found in types.items() if found is not None}
+
+    def view(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {
+            (names[k] if k in known else k): (known[k].view(v) if k in known and v is not None else v)
+            for k, v in value.items()
+        }
+
+    return Type("object", fields={names[name] or "": one for name, one in known.items()}, view=view)
 
 
-def _object(node: Node) -> Type:
-    fields, names = {}, {}
-    for name, child in (node.get("properties") or {}).items():
-        escaped, below = escape(name), _below(child)
-        if escaped is not None and below is not None:
-            fields[escaped], names[name] = below, escaped
-    return Type("object", fields=fields, names=names)
-
-
-def _string(form: str) -> Type:
-    kind = _STRINGS.get(form, "string")
-    parse = {
-        "byte": formats.parse_bytes,
-        "date": lambda text: timestamp(formats.parse_date(text)),
-        "date-time": lambda text: timestamp(formats.parse_datetime(text)),
-        "duration": lambda text: duration(formats.parse_duration(text)),
-    }.get(form)
-    return Type(kind, parse=parse)
-
-
-def _with_meta(node: Node) -> Node:
-    """Of a resource's metadata, rules see name and generateName, whatever its schema says."""
-    text = {"type": "string"}
-    meta = {"type": "object", "properties": {"name": text, "generateName": text}}
-    fields = {**(node.get("properties") or {}), "apiVersion": text, "kind": text, "metadata": meta}
-    return {**node, "type": "object", "properties": fields, "additionalProperties": None}
+def _each(value: Any, view: View) -> Any:
+    if isinstance(value, list):
+        return [item if item is None else view(item) for item in value]
+    if isinstance(value, dict):
+        return {name: held if held is None else view(held) for name, held in value.items()}
+    return value
 
 
 # The library takes times inside dynamic values only as protobuf messages.
@@ -118,69 +105,103 @@ def duration(value: Any) -> Any:
     return made
 
 
-def viewer(seen: Type) -> View | None:
-    """A function that gives a value as rules see it; None where that is the value itself. It raises ValueError where
-    a formatted string is malformed (validation has told that already)."""
-    if seen.kind == "double":
-        return lambda value: float(value) if type(value) is int else value
-    if seen.parse is not None:
-        parse = seen.parse
-        return lambda value: parse(value) if isinstance(value, str) else value
-    if seen.of is not None:
-        below = viewer(seen.of)
-        if below is None:
-            return None
-        return lambda value: _each(value, below)
-    found = {name: viewer(seen.fields[escaped]) for name, escaped in seen.names.items()}
-    views = {name: below for name, below in found.items() if below is not None}
-    renamed = {name: escaped for name, escaped in seen.names.items() if name != escaped}
-    if not views and not renamed:
-        return None
-
-    def view(value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        return {renamed.get(k, k): views[k](v) if k in views and v is not None else v for k, v in value.items()}
-
-    return view
+def _string(parse: View) -> View:
+    return lambda value: parse(value) if isinstance(value, str) else value
 
 
-def _each(value: Any, view: View) -> Any:
-    if isinstance(value, list):
-        return [item if item is None else view(item) for item in value]
-    if isinstance(value, dict):
-        return {name: held if held is None else view(held) for name, held in value.items()}
-    return value
+_STRINGS: Final[Mapping[str, Type]] = {
+    "byte": Type("bytes", view=_string(formats.parse_bytes)),
+    "date": Type("timestamp", view=_string(lambda text: timestamp(formats.parse_date(text)))),
+    "date-time": Type("timestamp", view=_string(lambda text: timestamp(formats.parse_datetime(text)))),
+    "duration": Type("duration", view=_string(lambda text: duration(formats.parse_duration(text)))),
+}
+_SCALARS: Final[Mapping[str, Type]] = {
+    "boolean": Type("bool"),
+    "integer": Type("int"),
+    "number": Type("double", view=lambda value: float(value) if type(value) is int else value),
+}
+
+
+class Checkable:
+    """A descriptor pool with one message per object type, and the CEL types of the variables that hold them."""
+
+    def __init__(self, variables: Mapping[str, Type]) -> None:
+        from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, struct_pb2, timestamp_pb2
+
+        needed = [module.DESCRIPTOR for module in (struct_pb2, timestamp_pb2, duration_pb2)]
+        self._names: dict[Type, str] = {}
+        self._field = field = descriptor_pb2.FieldDescriptorProto
+        self._plain = {
+            "int": field.TYPE_INT64,
+            "double": field.TYPE_DOUBLE,
+            "bool": field.TYPE_BOOL,
+            "string": field.TYPE_STRING,
+            "bytes": field.TYPE_BYTES,
+        }
+        self._file = descriptor_pb2.FileDescriptorProto(
+            name="crd.proto", package=PACKAGE, syntax="proto3", dependency=[one.name for one in needed]
+        )
+        self._file.message_type.add(name=QUANTITY.rpartition(".")[2])
+        self.variables = {name: self._cel(seen) for name, seen in variables.items()}
+        self.pool = descriptor_pool.DescriptorPool()
+        for one in needed:
+            self.pool.AddSerializedFile(one.serialized_pb)
+        self.pool.AddSerializedFile(self._file.SerializeToString())
+
+    def _cel(self, seen: Type) -> Any:
+        from cel_expr_python import cel
+
+        if seen.kind == "object":
+            return cel.Type(self._message(seen))
+        if seen.of is not None:
+            of = self._cel(seen.of)
+            return cel.Type.List(of) if seen.kind == "list" else cel.Type.Map(cel.Type.STRING, of)
+        return cel.Type(seen.kind)
+
+    def _message(self, seen: Type) -> str:
+        if seen in self._names:
+            return self._names[seen]
+        name = f"Object{len(self._names)}"
+        self._names[seen] = f"{PACKAGE}.{name}"
+        message = self._file.message_type.add(name=name)
+        for number, (called, below) in enumerate(seen.fields.items(), 1):
+            many = below.of is not None
+            about = self._about(below.of or below)
+            if below.kind == "map":
+                # The name that protobuf demands of a map's entry: the field's in camel case.
+                entry = "".join(part[:1].upper() + part[1:] for part in called.split("_")) + "Entry"
+                made = message.nested_type.add(name=entry, options={"map_entry": True})
+                made.field.add(name="key", number=1, type=self._field.TYPE_STRING, label=self._field.LABEL_OPTIONAL)
+                made.field.add(name="value", number=2, label=self._field.LABEL_OPTIONAL, **about)
+                about = {"type": self._field.TYPE_MESSAGE, "type_name": f".{PACKAGE}.{name}.{entry}"}
+            label = self._field.LABEL_REPEATED if many else self._field.LABEL_OPTIONAL
+            # Field names may differ in case or underscores only: JSON names of our own keep protobuf from minding.
+            message.field.add(name=called, number=number, json_name=f"f{number}", label=label, **about)
+        return self._names[seen]
+
+    def _about(self, seen: Type) -> dict[str, Any]:
+        """How a field says its type."""
+        if seen.kind in self._plain:
+            return {"type": self._plain[seen.kind]}
+        known = {"dyn": "Value", "list": "ListValue", "map": "Struct", "timestamp": "Timestamp", "duration": "Duration"}
+        name = self._message(seen) if seen.kind == "object" else f"google.protobuf.{known[seen.kind]}"
+        return {"type": self._field.TYPE_MESSAGE, "type_name": f".{name}"}
 
 
 # Paths that a CRD may give: `fieldPath` of rules and `selectableFields`, made of fields and map keys that exist.
 _STEP = re.compile(r"\.([^.\[\]]+)|\['((?:[^'\\]|\\.)*)'\]")
 
 
-def resolved(path: str, node: Node, *, brackets: bool = True) -> tuple[str, Node]:
+def resolved(path: str, node: Node) -> tuple[str, Node]:
     """The path as errors print it (`.spec.a`, `.labels[x]`) and the schema it leads to. ValueError with the reason."""
     told, end = "", 0
     while end < len(path):
         step = _STEP.match(path, end)
         if step is None:
             raise ValueError(f"expected [ or . but got: {path[end:]}")
-        if step[2] is not None and not brackets:
-            raise ValueError("array notation is not allowed")
         name = step[1] if step[1] is not None else re.sub(r"\\(.)", r"\1", step[2])
-        fields, values = node.get("properties"), node.get("additionalProperties")
-        if fields and name in fields:
-            node, told = fields[name], f"{told}.{name}"
-        elif not fields and isinstance(values, Mapping):
-            node, told = values, f"{told}[{name}]"
-        else:
+        field, below = name in (node.get("properties") or {}), child(node, name)
+        if below is None:
             raise ValueError("does not refer to a valid field")
-        end = step.end()
+        node, told, end = below, f"{told}.{name}" if field else f"{told}[{name}]", step.end()
     return told, node
-
-
-def normalized(path: str, node: Node) -> str:
-    """As errors print it; "" where it leads nowhere."""
-    try:
-        return resolved(path, node)[0]
-    except ValueError:
-        return ""

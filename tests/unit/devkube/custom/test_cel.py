@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devkube.custom import cel, definition, views
+from devkube.custom.places import UNKNOWN
 from tests.support.crds import crd, pool, spec_of, version
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
@@ -21,9 +22,8 @@ def told(node: Any, new: Any, old: Any = None) -> list[str]:
     """What fails for `spec`; the schema must be one that a CRD may have."""
     root = {"type": "object", "properties": {"spec": node}}
     assert definition.validate(crd(version(root)), None, "") == []
-    checks = cel.compiled(root)
-    before = None if old is None else pool(old)
-    return [f"{cause.field}: {cause.message}" for cause in cel.validate(checks, pool(new), before)]
+    before = UNKNOWN if old is None else pool(old)
+    return [f"{cause.field}: {cause.message}" for cause in cel.Rules(root).validate(pool(new), before)]
 
 
 FIELDS = {
@@ -130,8 +130,7 @@ def test_rules_that_hold(rule: str) -> None:
         (
             "self.either > 1",
             {"either": "x"},
-            "spec: Invalid value: \"object\": 'no such overload': call arguments did not match a supported operator, "
-            "function or macro signature for rule: self.either > 1",
+            'spec: Invalid value: "object": no such overload evaluating rule: self.either > 1',
         ),
         ({"rule": "self.min > 0", "message": " more "}, {"min": 0}, "spec: Invalid value: more"),
         (
@@ -184,9 +183,9 @@ def test_rules_below_lists_and_maps_know_their_place() -> None:
 def test_the_root_sees_its_name() -> None:
     root = ruled("self.metadata.name.size() < 3 && self.kind == 'Pool'", **spec_of({}))
     assert definition.validate(crd(version(root)), None, "") == []
-    checks = cel.compiled(root)
-    assert cel.validate(checks, pool({})) == []
-    (cause,) = cel.validate(checks, pool({}, metadata={"name": "long"}))
+    checks = cel.Rules(root)
+    assert checks.validate(pool({})) == []
+    (cause,) = checks.validate(pool({}, metadata={"name": "long"}))
     assert (cause.field, cause.message.split(":")[0]) == ("<nil>", "Invalid value")
 
 
@@ -341,7 +340,7 @@ EQUAL = ruled(
         "l": {"type": "array", "items": NUMBER},
     },
 )
-CHECKS = cel.compiled({"type": "object", "properties": {"spec": EQUAL}})
+CHECKS = cel.Rules({"type": "object", "properties": {"spec": EQUAL}})
 
 
 def unordered(value: Any) -> Any:
@@ -355,5 +354,5 @@ def unordered(value: Any) -> Any:
 @given(VALUES, VALUES)
 def test_equality_is_that_of_sets_maps_and_lists(new: Any, old: Any) -> None:
     same = unordered(new) == unordered(old)
-    assert (cel.validate(CHECKS, pool(new), pool(old)) == []) == same
-    assert cel.validate(CHECKS, pool(new), pool(copy.deepcopy(new))) == []
+    assert (CHECKS.validate(pool(new), pool(old)) == []) == same
+    assert CHECKS.validate(pool(new), pool(copy.deepcopy(new))) == []

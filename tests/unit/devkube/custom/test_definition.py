@@ -42,7 +42,10 @@ def test_defaults() -> None:
         ({"scope": "Galaxy"}, 'spec.scope: Unsupported value: "Galaxy": supported values: "Cluster", "Namespaced"'),
         ({"scope": ""}, "spec.scope: Required value"),
         ({"versions": []}, "spec.versions: Invalid value: []: must have exactly one version marked as storage version"),
-        ({"names": {"plural": "pools", "kind": "Po_l"}}, 'spec.names.kind: Invalid value: "Po_l": may have mixed case'),
+        (
+            {"names": {"plural": "pools", "kind": "Po_l"}},
+            'spec.names.kind: Invalid value: "po_l": a DNS-1035 label must',
+        ),
         (
             {"names": {"plural": "pools", "kind": "P", "listKind": "P"}},
             'spec.names.listKind: Invalid value: "P": kind and listKind may not be the same',
@@ -121,18 +124,18 @@ def test_versions(versions: Any, expected: str) -> None:
 @pytest.mark.parametrize(
     ("schema", "expected"),
     [
-        ({}, "type: Required value: must not be empty at the root"),
+        ({}, "type: Required value: must not be empty"),
         ({"type": "string"}, 'type: Invalid value: "string": must be object at the root'),
         ({**OBJECT, "additionalProperties": OBJECT}, "additionalProperties: Forbidden: must not be used at the root"),
         ({**OBJECT, "nullable": True}, "nullable: Forbidden: nullable cannot be true at the root"),
         (
             {**OBJECT, "properties": {"a": {}}},
-            "properties[a].type: Required value: must not be empty for specified object fields",
+            "properties[a].type: Required value: must not be empty",
         ),
         ({**OBJECT, "properties": {"a": {"type": "array"}}}, "properties[a].items: Required value: must be specified"),
         (
             {**OBJECT, "properties": {"a": {"type": "array", "items": {}}}},
-            "properties[a].items.type: Required value: must not be empty for specified array items",
+            "properties[a].items.type: Required value: must not be empty",
         ),
         (
             {**OBJECT, "properties": {"a": {"type": "text"}}},
@@ -148,7 +151,7 @@ def test_versions(versions: Any, expected: str) -> None:
         ),
         (
             {**OBJECT, "properties": {"a": {"type": "array", "items": OBJECT, "uniqueItems": True}}},
-            "properties[a].uniqueItems: Forbidden: uniqueItems cannot be set to true",
+            "properties[a].uniqueItems: Forbidden: uniqueItems is not supported",
         ),
         (
             {**OBJECT, "properties": {"a": {**OBJECT, "properties": {"b": OBJECT}, "additionalProperties": OBJECT}}},
@@ -174,7 +177,7 @@ def test_versions(versions: Any, expected: str) -> None:
         ),
         (
             {**OBJECT, "properties": {"a": {"type": "string", "x-kubernetes-embedded-resource": True}}},
-            'properties[a].type: Invalid value: "string": must be object if x-kubernetes-embedded-resource is true',
+            'properties[a].type: Invalid value: "string": must be object if x-kubernetes-embedded-resource is',
         ),
         (
             {**OBJECT, "properties": {"a": {**OBJECT, "x-kubernetes-embedded-resource": True}}},
@@ -215,7 +218,7 @@ def test_versions(versions: Any, expected: str) -> None:
         ),
         (
             {**OBJECT, "properties": {"a": {"type": "integer", "default": "x"}}},
-            'properties[a].default: Invalid value: "string":  in body must be of type integer: "string"',
+            'properties[a].default: Invalid value: "string": spec.validation.openAPIV3Schema.properties[a].default',
         ),
         (
             {**OBJECT, "properties": {"a": {**OBJECT, "default": {"b": 1}}}},
@@ -284,11 +287,11 @@ FIELDS = {"n": {"type": "integer"}, "l": {"type": "array", "items": {"type": "st
     [
         ({"rule": "self.m > 1"}, "rule", "compilation failed: ERROR: <input>:1:5: undefined field 'm'"),
         ({"rule": "self.n > 'a'"}, "rule", "found no matching overload for '_>_' applied to '(int, string)'"),
-        ({"rule": "self.n"}, "rule", "cel expression must evaluate to a bool"),
+        ({"rule": "self.n"}, "rule", "must evaluate to a bool but got int"),
         ({"rule": "self.n >"}, "rule", "Syntax error"),
         ({"rule": " "}, "rule", "Required value: rule is not specified"),
         ({"rule": "oldSelf.m == 1"}, "rule", "undefined field 'm'"),
-        ({"rule": "oldSelf.value().m == 1", "optionalOldSelf": True}, "rule", "<input>:1:16: undefined field 'm'"),
+        ({"rule": "oldSelf.value().m == 1", "optionalOldSelf": True}, "rule", "<input>:2:16: undefined field 'm'"),
         (
             {"rule": "self.n > 1", "optionalOldSelf": True},
             "optionalOldSelf",
@@ -318,7 +321,7 @@ FIELDS = {"n": {"type": "integer"}, "l": {"type": "array", "items": {"type": "st
 )
 def test_rules(rule: Any, field: str, expected: str) -> None:
     found = refused(spec_of(FIELDS, **{"x-kubernetes-validations": [{"rule": "true"}, rule]}))
-    assert len(found) == 1 + (rule.get("optionalOldSelf") is not None and field == "rule")
+    assert len(found) == 1
     assert found[0].startswith(f"properties[spec].x-kubernetes-validations[1].{field}: ")
     assert expected in found[0]
 

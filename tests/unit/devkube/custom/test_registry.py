@@ -103,15 +103,6 @@ def test_names_in_use() -> None:
     assert states(accepted(registry, elsewhere))["NamesAccepted"] == "True NoConflicts"
 
 
-def test_names_are_accepted_one_by_one() -> None:
-    catalog = Catalog()
-    registry = Registry(catalog)
-    registry.established(accepted(registry, crd(version(OBJECT))))
-    other = crd(version(OBJECT), names={"plural": "ponds", "kind": "Pool", "singular": "pond"})
-    other = accepted(registry, other)
-    assert other["status"]["acceptedNames"] == {"plural": "ponds", "singular": "pond", "kind": ""}
-
-
 def test_since_when_a_schema_is_served() -> None:
     catalog = Catalog()
     registry = Registry(catalog)

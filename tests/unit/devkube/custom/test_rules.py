@@ -146,7 +146,7 @@ def test_scale() -> None:
 def test_a_status_write_is_checked_as_a_status() -> None:
     old = pool({"size": 1})
     found = told(pool({"size": 1}, status={"size": "x"}), old, "status")
-    assert found[0] == 'status.size: Invalid value: "string": size in body must be of type integer: "string"'
+    assert found[0] == 'status.size: Invalid value: "string": status.size in body must be of type integer: "string"'
     assert told(pool({"size": 1}, status={"size": 3}), old, "status") == []
 
 

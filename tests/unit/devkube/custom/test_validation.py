@@ -19,11 +19,11 @@ def told(node: Any, value: Any, path: str = "spec.a", **old: Any) -> list[str]:
 
 def test_a_part_speaks_of_itself() -> None:
     node = {"properties": {"a": {"type": "integer"}}, "items": {"type": "integer"}, "type": "object"}
-    found = validation.validate(node, {"a": "x"}, "status") + validation.validate(node, ["x"], "status")
+    found = validation.validate(node, {"a": "x"}, path="status") + validation.validate(node, ["x"], path="status")
     assert [f"{cause.field}: {cause.message}" for cause in found] == [
-        'status.a: Invalid value: "string": a in body must be of type integer: "string"',
-        'status: Invalid value: "array":  in body must be of type object: "array"',
-        'status[0]: Invalid value: "string": [0] in body must be of type integer: "string"',
+        'status.a: Invalid value: "string": status.a in body must be of type integer: "string"',
+        'status: Invalid value: "array": status in body must be of type object: "array"',
+        'status[0]: Invalid value: "string": status[0] in body must be of type integer: "string"',
     ]
 
 
@@ -97,8 +97,7 @@ def test_a_part_speaks_of_itself() -> None:
         (
             {"oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
             {"a": 1, "b": 1},
-            '<nil>: Invalid value: "": "spec.a" must validate one and only one schema (oneOf). '
-            "Found 2 valid alternatives",
+            '<nil>: Invalid value: "": "spec.a" must validate one and only one schema (oneOf), not 2',
         ),
         (
             {"not": {"required": ["a"]}},
@@ -184,7 +183,7 @@ NODE = {
     ],
 )
 def test_ratcheting(new: Any, old: Any, fields: list[str]) -> None:
-    assert [cause.field for cause in validation.validate(NODE, new, "spec", old)] == fields
+    assert [cause.field for cause in validation.validate(NODE, new, old, path="spec")] == fields
 
 
 # --- an independent judge (null is left out: upstream shows it to types and enums only)
