@@ -6,52 +6,16 @@ several conditions and of errors: `webhook/matchconditions/matcher.go`; types: `
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from devkube.errors import Cause
-
-if TYPE_CHECKING:
-    from devkube.custom.celenv import Conditions
 
 _MOST = 64
 
 
-@dataclass(frozen=True)
-class Condition:
-    name: str
-    expression: str
-
-
 class Failed(Exception):
     """Conditions that could not be evaluated, none of the others being false."""
-
-
-@lru_cache(maxsize=1)
-def _types() -> "Conditions":
-    # Not at the top: nobody loads CEL before he needs it.
-    from devkube.custom.celenv import Conditions
-    from devkube.custom.views import Type
-
-    text, anything = Type("string"), Type("dyn")
-    texts = Type("list", text)
-    kind, resource = (Type("object", fields=dict.fromkeys(("group", "version", last), text)) for last in _LAST)
-    user = {"username": text, "uid": text, "groups": texts, "extra": Type("map", anything)}
-    request = {
-        **dict.fromkeys(("subResource", "requestSubResource", "name", "namespace", "operation"), text),
-        "kind": kind,
-        "requestKind": kind,
-        "resource": resource,
-        "requestResource": resource,
-        "userInfo": Type("object", fields=user),
-        "dryRun": Type("bool"),
-        "options": anything,
-    }
-    return Conditions({"object": anything, "oldObject": anything, "request": Type("object", fields=request)})
-
-
-_LAST = ("kind", "resource")
 
 
 @lru_cache(maxsize=512)
@@ -59,28 +23,49 @@ def _compiled(expression: str) -> Any:
     return _types().compiled(expression)
 
 
-def matches(conditions: Sequence[Condition], variables: Mapping[str, Any], *, lenient: bool) -> bool:
+@lru_cache(maxsize=1)
+def _types() -> Any:
+    # Not at the top: nobody loads CEL before he needs it.
+    from devkube.custom.celenv import Conditions
+    from devkube.custom.views import Type
+
+    text, anything = Type("string"), Type("dyn")
+    kind, resource = (
+        Type("object", fields=dict.fromkeys(("group", "version", last), text)) for last in ("kind", "resource")
+    )
+    groups, extra = Type("list", text), Type("map", anything)
+    request = {
+        **dict.fromkeys(("subResource", "requestSubResource", "name", "namespace", "operation"), text),
+        **dict.fromkeys(("kind", "requestKind"), kind),
+        **dict.fromkeys(("resource", "requestResource"), resource),
+        "userInfo": Type("object", fields={"username": text, "uid": text, "groups": groups, "extra": extra}),
+        "dryRun": Type("bool"),
+        "options": anything,
+    }
+    return Conditions({"object": anything, "oldObject": anything, "request": Type("object", fields=request)})
+
+
+def matches(expressions: Sequence[str], variables: Mapping[str, Any], *, lenient: bool) -> bool:
     """Whether all hold. Any false one decides; else an error makes it False (`lenient`, failurePolicy Ignore) or raises
     Failed. `variables`: object, oldObject (None where there is none) and request."""
     from devkube.custom import celenv
 
     errors: list[str] = []
-    for one in conditions:
+    for one in expressions:
         try:
-            if not celenv.holds(_compiled(one.expression.strip()), variables):
+            if not celenv.holds(_compiled(one.strip()), variables):
                 return False
         except (celenv.Refused, celenv.Failed) as error:
-            errors.append(f"expression '{one.expression}' resulted in error: {error}")
+            errors.append(f"expression '{one}' resulted in error: {error}")
     if errors and not lenient:
-        raise Failed(errors[0] if len(errors) == 1 else "[" + ", ".join(dict.fromkeys(errors)) + "]")
+        raise Failed(", ".join(dict.fromkeys(errors)))
     return not errors
 
 
 def problems(
     conditions: Sequence[Mapping[str, Any]], path: str, known: Sequence[Mapping[str, Any]] = ()
 ) -> list[Cause]:
-    """What is wrong with the expressions of one hook; those that are in `known` already are not asked again. Names are
-    checked by the rules of the kind."""
+    """What is wrong with the expressions of one hook; those that are in `known` already are not asked again."""
     from devkube.custom import celenv
 
     causes: list[Cause] = []

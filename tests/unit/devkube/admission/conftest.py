@@ -86,9 +86,7 @@ class Bench:
     def __init__(self) -> None:
         self.store = Store()
         self.caller = FakeCaller()
-        self.chain = Chain(
-            Objects(self.store), Catalog([*BY_NAME.values(), *CONFIGURATIONS.values()]), self.caller
-        )
+        self.chain = Chain(Objects(self.store), Catalog([*BY_NAME.values(), *CONFIGURATIONS.values()]), self.caller)
 
     @property
     def called(self) -> list[str]:

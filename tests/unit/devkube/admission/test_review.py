@@ -6,6 +6,7 @@ import json
 import pytest
 
 from devkube.admission import review
+from devkube.admission.call import CallFailed
 
 
 def answer(version: str = "v1", **response) -> bytes:
@@ -15,7 +16,7 @@ def answer(version: str = "v1", **response) -> bytes:
 
 def test_what_a_webhook_is_told(attributes) -> None:
     asked = attributes(operation="UPDATE", subresource="status", options={"fieldManager": "me"}, dry_run=True)
-    found = review.request("u", "v1", asked, asked.resource)
+    found = review.request("u", asked, asked.resource)
     kind, resource = {"group": "", "version": "v1", "kind": "Pod"}, {"group": "", "version": "v1", "resource": "pods"}
     assert found == {
         "kind": "AdmissionReview",
@@ -42,18 +43,18 @@ def test_what_a_webhook_is_told(attributes) -> None:
 
 def test_absent_states_are_null(attributes) -> None:
     asked = attributes(operation="DELETE")
-    request = review.request("u", "v1", asked, asked.resource)["request"]
+    request = review.request("u", asked, asked.resource)["request"]
     assert (request["object"], request["options"]["kind"]) == (None, "DeleteOptions")
-    assert review.request("u", "v1", attributes(), asked.resource)["request"]["oldObject"] is None
+    assert review.request("u", attributes(), asked.resource)["request"]["oldObject"] is None
 
 
 def test_another_version_and_another_kind(attributes) -> None:
     asked, other = attributes("foos"), attributes("foos2").resource
-    request = review.request("u", "v1", asked, other)["request"]
+    request = review.request("u", asked, other)["request"]
     assert (request["kind"]["version"], request["requestKind"]["version"]) == ("v2", "v1")
     assert (request["object"]["apiVersion"], asked.object["apiVersion"]) == ("a.io/v2", "a.io/v1")
     scale = attributes("foos", subresource="scale", kind=("autoscaling", "v1", "Scale"))
-    request = review.request("u", "v1", scale, other)["request"]
+    request = review.request("u", scale, other)["request"]
     assert request["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
     assert request["resource"]["version"] == "v2"
 
@@ -63,23 +64,19 @@ def test_an_answer() -> None:
     found = review.verify(
         answer(patch=patch, patchType="JSONPatch", warnings=["w"], auditAnnotations={"a": "b"}),
         "u",
-        "v1",
         mutating=True,
     )
-    assert (found.allowed, found.patch, found.warnings, found.annotations) == (True, b"[]", ("w",), {"a": "b"})
+    assert (found.allowed, found.operations(), found.warnings, found.audit_annotations) == (True, [], ["w"], {"a": "b"})
 
 
 @pytest.mark.parametrize(
     ("raw", "mutating", "text"),
     [
-        pytest.param(b"", True, "couldn't get version/kind", id="empty"),
-        pytest.param(b"<html>", True, "couldn't get version/kind", id="html"),
-        pytest.param(b"[]", True, "couldn't get version/kind", id="a list"),
+        pytest.param(b"", True, "its answer is no AdmissionReview", id="empty"),
+        pytest.param(b"<html>", True, "its answer is no AdmissionReview", id="html"),
+        pytest.param(b"[]", True, "Expected `object`, got `array`", id="a list"),
         pytest.param(b"{}", True, "webhook response was absent", id="no response"),
-        pytest.param(
-            b'{"apiVersion":"v1","kind":"Pod"}', True, 'no kind "Pod" is registered for version "v1"', id="a Pod"
-        ),
-        pytest.param(b"null", True, "webhook response was absent", id="null"),
+        pytest.param(b"null", True, "Expected `object`, got `null`", id="null"),
         pytest.param(answer(uid="v"), True, 'expected response.uid="u", got "v"', id="another uid"),
         pytest.param(
             answer("v2"),
@@ -89,34 +86,24 @@ def test_an_answer() -> None:
         ),
         pytest.param(answer(patch="W10="), True, "response.patch but not response.patchType", id="no type"),
         pytest.param(answer(patchType="JSONPatch"), True, "response.patchType but not response.patch", id="no patch"),
-        pytest.param(answer(patch="W10=", patchType=""), True, 'invalid response.patchType of ""', id="empty type"),
-        pytest.param(answer(patch="!", patchType="JSONPatch"), True, "illegal base64 data", id="illegal base64 data"),
         pytest.param(answer(patch="W10="), False, "may not return response.patch", id="validating patch"),
         pytest.param(answer(patchType="JSONPatch"), False, "may not return response.patchType", id="validating type"),
-        pytest.param(
-            answer(allowed="yes"),
-            True,
-            "cannot unmarshal string into Go struct field AdmissionResponse.response.allowed of type bool",
-            id="a word for a bool",
-        ),
-        pytest.param(answer(warnings=[1]), True, "hold strings only", id="a number for a warning"),
-        pytest.param(
-            answer(status="no"),
-            True,
-            "cannot unmarshal string into Go struct field AdmissionResponse.response.status of type v1.Status",
-            id="a word for a status",
-        ),
+        pytest.param(answer(allowed="yes"), True, "$.response.allowed", id="a word for a bool"),
+        pytest.param(answer(warnings=[1]), True, "$.response.warnings[0]", id="a number for a warning"),
+        pytest.param(answer(status="no"), True, "$.response.status", id="a word for a status"),
     ],
 )
 def test_answers_nobody_believes(raw: bytes, mutating: bool, text: str) -> None:
-    with pytest.raises((review.Invalid, review.Undecodable)) as caught:
-        review.verify(raw, "u", "v1", mutating=mutating)
+    with pytest.raises(CallFailed) as caught:
+        review.verify(raw, "u", mutating=mutating)
     assert text in str(caught.value)
 
 
-def test_the_old_version_is_lenient() -> None:
-    found = review.verify(b'{"response": {"allowed": true, "patch": "W10="}}', "u", "v1beta1", mutating=True)
-    assert found.patch == b"[]"
+@pytest.mark.parametrize("patch", ["!", "W1", "bm8="], ids=["no base64", "cut", "no JSON"])
+def test_undecodable_patches(patch: str) -> None:
+    found = review.verify(answer(patch=patch, patchType="JSONPatch"), "u", mutating=True)
+    with pytest.raises(CallFailed, match="received undecodable patch"):
+        found.operations()
 
 
 @pytest.mark.parametrize(
@@ -138,5 +125,5 @@ def test_denials(status, code: int, reason: str, rest: str) -> None:
 
 def test_a_denial_keeps_its_causes() -> None:
     causes = [{"reason": "FieldValueInvalid", "message": "m", "field": "spec.x"}]
-    error = review.denial("h", {"details": {"name": "n", "kind": "foos", "causes": causes}})
-    assert error.body()["details"] == {"name": "n", "kind": "foos", "causes": causes}
+    error = review.denial("h", {"details": {"causes": causes}})
+    assert error.body()["details"] == {"causes": causes}
