@@ -5,17 +5,14 @@ api/discovery in upstream's tree. `storageVersionHash` is left out: nobody but t
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from devkube.errors import no_such_path
 from devkube.kinds import Catalog, Object, Resource, Subresource
-
-ANYWHERE: Final = "0.0.0.0/0"
-CORE: Final = ""
 
 
 @dataclass(frozen=True)
@@ -35,110 +32,84 @@ class Cache:
         if self._revision != self._catalog.revision:
             self._revision = self._catalog.revision
             self._kept.clear()
-        found = self._kept.get(key)
-        if found is None:
+        if key not in self._kept:
             raw = msgspec.json.encode(make())
-            found = self._kept[key] = Document(raw, f'"{hashlib.sha256(raw).hexdigest().upper()}"')
-        return found
+            self._kept[key] = Document(raw, f'"{hashlib.sha256(raw).hexdigest().upper()}"')
+        return self._kept[key]
 
 
 def api_versions(address: str) -> Object:
     """GET /api. `address` is host:port."""
-    return {
-        "kind": "APIVersions",
-        "versions": ["v1"],
-        "serverAddressByClientCIDRs": [{"clientCIDR": ANYWHERE, "serverAddress": address}],
-    }
+    servers = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": servers}
 
 
 def group_list(catalog: Catalog) -> Object:
     """GET /apis."""
-    groups = [_group(name, versions) for name, versions in catalog.groups().items() if name != CORE]
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(catalog, g) for g in catalog.groups() if g]}
 
 
 def group(catalog: Catalog, name: str) -> Object:
     """GET /apis/GROUP."""
-    versions = catalog.groups().get(name)
-    if not versions or name == CORE:
+    if not name or name not in catalog.groups():
         raise no_such_path()
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(catalog, name)}
+
+
+def _group(catalog: Catalog, name: str) -> Object:
+    versions = [{"groupVersion": f"{name}/{one}", "version": one} for one in catalog.groups()[name]]
+    return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _served(catalog: Catalog, group: str, version: str) -> list[Resource]:
+    return sorted((r for r in catalog if (r.group, r.version) == (group, version)), key=lambda r: r.plural)
 
 
 def resource_list(catalog: Catalog, group_name: str, version: str) -> Object:
     """GET /api/v1 and /apis/GROUP/VERSION."""
-    served = [one for one in catalog if (one.group, one.version) == (group_name, version)]
-    if not served:
+    rows: list[Object] = []
+    for one in _served(catalog, group_name, version):
+        row = {"name": one.plural, "singularName": one.singular, "kind": one.kind, "verbs": sorted(one.verbs)}
+        row |= _optional(shortNames=one.short_names, categories=one.categories)
+        rows.append({**row, "namespaced": one.namespaced})
+        for sub in _subresources(one):
+            row = {"name": f"{one.plural}/{sub.name}", "singularName": "", "kind": sub.kind, "verbs": sorted(sub.verbs)}
+            foreign = {"group": sub.group, "version": sub.version} if sub.version else {}
+            rows.append({**row, "namespaced": one.namespaced, **foreign})
+    if not rows:
         raise no_such_path()
-    rows = [row for one in sorted(served, key=lambda r: r.plural) for row in _rows(one)]
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": served[0].group_version, "resources": rows}
+    group_version = f"{group_name}/{version}" if group_name else version
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": rows}
 
 
 def aggregated(catalog: Catalog, *, core: bool) -> Object:
     """GET /api (core) or /apis with Accept …;as=APIGroupDiscoveryList: everything in one answer."""
-    served: dict[tuple[str, str], list[Resource]] = {}
-    for one in catalog:
-        served.setdefault((one.group, one.version), []).append(one)
-    items = [
-        {
-            "metadata": {"name": name} if name else {},
-            "versions": [
-                {
-                    "version": one,
-                    "resources": [_aggregated_row(r) for r in sorted(served[name, one], key=lambda r: r.plural)],
-                    "freshness": "Current",
-                }
-                for one in versions
-            ],
-        }
-        for name, versions in catalog.groups().items()
-        if (name == CORE) is core
-    ]
-    return {
-        "kind": "APIGroupDiscoveryList",
-        "apiVersion": "apidiscovery.k8s.io/v2",
-        "metadata": {},
-        "items": items,
-    }
-
-
-def _group(name: str, versions: Iterable[str]) -> Object:
-    known = [{"groupVersion": f"{name}/{one}", "version": one} for one in versions]
-    return {"name": name, "versions": known, "preferredVersion": known[0]}
-
-
-def _rows(resource: Resource) -> list[Object]:
-    row: Object = {
-        "name": resource.plural,
-        "singularName": resource.singular,
-        "namespaced": resource.namespaced,
-        "kind": resource.kind,
-        "verbs": sorted(resource.verbs),
-        **_optional(shortNames=resource.short_names, categories=resource.categories),
-    }
-    rows = [row]
-    for sub in _subresources(resource.subresources):
-        about: Object = {
-            "name": f"{resource.plural}/{sub.name}",
-            "singularName": "",
-            "namespaced": resource.namespaced,
-            "kind": sub.kind,
-            "verbs": sorted(sub.verbs),
-        }
-        if sub.version:
-            about |= {"group": sub.group, "version": sub.version}
-        rows.append(about)
-    return rows
+    items: list[Object] = []
+    for name, versions in catalog.groups().items():
+        if (name == "") is core:
+            resources = {one: [_aggregated_row(r) for r in _served(catalog, name, one)] for one in versions}
+            told = [{"version": one, "resources": rows, "freshness": "Current"} for one, rows in resources.items()]
+            items.append({"metadata": {"name": name} if name else {}, "versions": told})
+    api_version = "apidiscovery.k8s.io/v2"
+    return {"kind": "APIGroupDiscoveryList", "apiVersion": api_version, "metadata": {}, "items": items}
 
 
 def _aggregated_row(resource: Resource) -> Object:
+    own = {"group": resource.group, "version": resource.version}
     subresources = [
-        {"subresource": sub.name, "responseKind": _kind(resource, sub), "verbs": sorted(sub.verbs)}
-        for sub in _subresources(resource.subresources)
+        {
+            "subresource": sub.name,
+            "responseKind": {
+                **({"group": sub.group, "version": sub.version} if sub.version else own),
+                "kind": sub.kind,
+            },
+            "verbs": sorted(sub.verbs),
+        }
+        for sub in _subresources(resource)
     ]
     return {
         "resource": resource.plural,
-        "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "responseKind": {**own, "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": sorted(resource.verbs),
@@ -146,14 +117,8 @@ def _aggregated_row(resource: Resource) -> Object:
     }
 
 
-def _kind(resource: Resource, sub: Subresource) -> Object:
-    if sub.version:
-        return {"group": sub.group, "version": sub.version, "kind": sub.kind}
-    return {"group": resource.group, "version": resource.version, "kind": sub.kind}
-
-
-def _subresources(found: Mapping[str, Subresource]) -> list[Subresource]:
-    return sorted(found.values(), key=lambda one: one.name)
+def _subresources(resource: Resource) -> list[Subresource]:
+    return sorted(resource.subresources.values(), key=lambda one: one.name)
 
 
 def _optional(**lists: Any) -> Object:

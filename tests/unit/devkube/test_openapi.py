@@ -20,7 +20,6 @@ NODE = {
             "type": "object",
             "properties": {
                 "size": {"type": "integer", "nullable": True, "default": 1},
-                "template": {"type": "object", "x-kubernetes-embedded-resource": True},
             },
         }
     },
@@ -133,8 +132,3 @@ def test_a_custom_type_is_its_schema_with_type_and_metadata() -> None:
     assert toy["required"] == ["spec"]
     assert set(toy["properties"]) == {"apiVersion", "kind", "metadata", "spec"}
     assert toy["properties"]["spec"]["properties"]["size"] == {"type": "integer", "nullable": True, "default": 1}
-    embedded = toy["properties"]["spec"]["properties"]["template"]
-    assert {"apiVersion", "kind", "metadata"} <= set(embedded["properties"])
-    assert schemas["org.example.toys.v1.ToyList"]["properties"]["items"]["items"]["$ref"].endswith(TOY)
-    assert "io.k8s.api.autoscaling.v1.Scale" in schemas
-    assert "properties" not in NODE["properties"]["spec"]["properties"]["template"]  # type: ignore[index]
