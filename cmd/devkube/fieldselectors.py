@@ -1,7 +1,7 @@
 """Field selectors: which fields a kind can be selected by, what the store keeps of them, and the text of a selector.
 
-Grammar and messages are those of apimachinery's `fields.ParseSelector`; the fields of built-in kinds stand in `FIELDS`,
-those of a CRD in its selectableFields. What does not parse or cannot be asked for is a 400.
+The fields of built-in kinds stand in `FIELDS`, those of a CRD in its selectableFields. What does not parse or cannot be
+asked for is a 400.
 """
 
 import re
@@ -13,36 +13,20 @@ from devkube.errors import bad_request
 from devkube.kinds import Object, Resource
 from devkube.selectors import Requirement
 
+_POD_SPEC: Final = ("nodeName", "restartPolicy", "schedulerName", "serviceAccountName", "hostNetwork")
+_INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 # Of built-in kinds, besides metadata.name and metadata.namespace; upstream: AddFieldLabelConversionFunc per kind.
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "pods": (
-        "spec.nodeName",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "spec.serviceAccountName",
-        "spec.hostNetwork",
-        "status.phase",
-        "status.podIP",
-        "status.nominatedNodeName",
+        *(f"spec.{name}" for name in _POD_SPEC),
+        *(f"status.{name}" for name in ("phase", "podIP", "nominatedNodeName")),
     ),
     "nodes": ("spec.unschedulable",),
     "namespaces": ("status.phase",),
     "secrets": ("type",),
     "services": ("spec.clusterIP", "spec.type"),
     "jobs.batch": ("status.successful",),
-    "events": (
-        "involvedObject.kind",
-        "involvedObject.namespace",
-        "involvedObject.name",
-        "involvedObject.uid",
-        "involvedObject.apiVersion",
-        "involvedObject.resourceVersion",
-        "involvedObject.fieldPath",
-        "reason",
-        "reportingComponent",
-        "source",
-        "type",
-    ),
+    "events": (*(f"involvedObject.{name}" for name in _INVOLVED), "reason", "reportingComponent", "source", "type"),
 }
 _ABSENT: Final = {"spec.unschedulable": "false", "spec.hostNetwork": "false", "status.successful": "0"}
 
@@ -58,18 +42,11 @@ def values(resource: Resource, obj: Object) -> dict[str, str]:
     found = {}
     for path in FIELDS.get(resource.key, ()) + resource.selectable:
         value: Any = obj
-        for name in path.split("."):
+        for name in ("source.component" if path == "source" else path).split("."):  # of an Event
             value = value.get(name) if isinstance(value, dict) else None
-        if path == "source":  # of an Event: its component
-            value = (obj.get("source") or {}).get("component")
-        found[path] = _text(value, _ABSENT.get(path, ""))
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        found[path] = _ABSENT.get(path, "") if value is None else text
     return found
-
-
-def _text(value: Any, absent: str) -> str:
-    if value is None:
-        return absent
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True)
@@ -84,39 +61,22 @@ class Fields:
 
     def matches(self, namespace: str, name: str, found: Mapping[str, str]) -> bool:
         """`found` as `values` makes it."""
-        for term in self.terms:
-            if term.key == "metadata.name":
-                value = name
-            elif term.key == "metadata.namespace":
-                value = namespace
-            else:
-                value = found.get(term.key, "")
-            if (value in term.values) != (term.operator == "="):
-                return False
-        return True
+        own = {"metadata.name": name, "metadata.namespace": namespace}
+        asked = ((term, own.get(term.key, found.get(term.key, ""))) for term in self.terms)
+        return all((value in term.values) == (term.operator == "=") for term, value in asked)
 
 
 def parse_fields(text: str, fields: Iterable[str], *, own: bool = True) -> Fields:
     """`own`: the kind has fields of its own; of others upstream tells which two there are."""
-    fields = tuple(fields)
     allowed, terms = frozenset(fields), []
     for term in re.findall(r"(?:[^,\\]|\\.|\\$)+", text, re.DOTALL):
-        match = re.fullmatch(r"((?:[^=!\\]|!(?!=))*?)(!=|==|=)(.*)", term, re.DOTALL)
+        match = re.fullmatch(r"([^=!\\]*)(!=|==|=)((?:[^,=\\]|\\[\\,=])*)", term, re.DOTALL)
         if match is None:
-            raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
-        key, operator, value = match[1], match[2], _unescaped(match[3])
-        if key not in allowed:
-            if own:
-                raise bad_request(f"field label not supported: {match[1]}")
+            raise bad_request(f"invalid field selector: can't understand '{term}'; write \\ before , = and \\")
+        if match[1] not in allowed:
             known = '"metadata.name", "metadata.namespace"'
-            raise bad_request(f'"{match[1]}" is not a known field selector: only {known}')
-        terms.append(Requirement(key, "!=" if operator == "!=" else "=", frozenset([value])))
+            told = f'"{match[1]}" is not a known field selector: only {known}'
+            raise bad_request(f"field label not supported: {match[1]}" if own else told)
+        value = re.sub(r"\\(.)", r"\1", match[3])
+        terms.append(Requirement(match[1], "!=" if match[2] == "!=" else "=", frozenset([value])))
     return Fields(tuple(terms))
-
-
-def _unescaped(value: str) -> str:
-    if match := re.search(r"\\(?![\\,=])(.?)", re.sub(r"\\[\\,=]", "", value), re.DOTALL):
-        raise bad_request(f"invalid field selector: invalid escape sequence: \\{match[1]}")
-    if match := re.search(r"[,=]", re.sub(r"\\[\\,=]", "", value)):
-        raise bad_request(f"invalid field selector: unescaped character in value: {ord(match[0])}")
-    return re.sub(r"\\([\\,=])", r"\1", value)

@@ -1,25 +1,21 @@
-"""Label selectors, as text (query parameters) and as LabelSelector objects.
-
-Grammar and messages are those of apimachinery's `labels.Parse`. What does not parse is a 400.
-"""
+"""Label selectors, as text (query parameters) and as LabelSelector objects. What does not parse is a 400."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from devkube.builtin import names
 from devkube.errors import bad_request
 
 Matcher = Callable[[Mapping[str, str]], bool]
-Operator = Literal["=", "==", "!=", "in", "notin", "exists", "!", "gt", "lt"]
 
 
 @dataclass(frozen=True)
 class Requirement:
     key: str
-    operator: Operator
+    operator: str  # as written, "exists" or "!"
     values: frozenset[str] = frozenset()
 
     def matches(self, found: Mapping[str, str]) -> bool:
@@ -33,132 +29,52 @@ class Requirement:
                 return value is not None
             case "!":
                 return value is None
-        if value is None or not re.fullmatch(r"[+-]?\d+", value):
+        if value is None or not _NUMBER.fullmatch(value):
             return False
         (bound,) = self.values
-        return int(value) > int(bound) if self.operator == "gt" else int(value) < int(bound)
+        return int(value) > int(bound) if self.operator == ">" else int(value) < int(bound)
 
 
-def _all(requirements: Collection[Requirement]) -> Matcher:
-    if not requirements:
-        return lambda found: True
-    if len(requirements) == 1:
-        return next(iter(requirements)).matches
-    return lambda found: all(one.matches(found) for one in requirements)
-
-
-_TOKEN: Final = re.compile(r"\s*(==|!=|[=!,()<>]|[^\s=!,()<>]+)")
-_OPERATORS: Final[Mapping[str, Operator]] = {
-    "=": "=",
-    "==": "==",
-    "!=": "!=",
-    "in": "in",
-    "notin": "notin",
-    ">": "gt",
-    "<": "lt",
-}
-_SPECIAL: Final = frozenset(["", "=", "==", "!=", "!", ",", "(", ")", "<", ">"])
-_EXPECTED: Final = "in, notin, =, ==, !=, gt, lt"  # labels.binaryOperators, sorted as upstream prints them
-
-
-class _Labels:
-    """One parse: tokens and where it stands. The end is the empty token."""
-
-    def __init__(self, text: str) -> None:
-        self._tokens = [match[1] for match in _TOKEN.finditer(text.strip())] + [""]
-        self._at = 0
-
-    def peek(self) -> str:
-        return self._tokens[min(self._at, len(self._tokens) - 1)]
-
-    def take(self) -> str:
-        token = self.peek()
-        self._at += 1
-        return token
-
-    def requirements(self) -> list[Requirement]:
-        found: list[Requirement] = []
-        while token := self.peek():
-            if token in _SPECIAL and token != "!":
-                raise bad_request(f"found '{token}', expected: !, identifier, or 'end of string'")
-            try:
-                found.append(self._requirement())
-            except _Wrong as error:
-                raise bad_request(f"unable to parse requirement: {error}") from None
-            match self.take():
-                case "":
-                    break
-                case ",":
-                    if self.peek() in _SPECIAL and self.peek() != "!":
-                        raise bad_request(f"found '{self.peek()}', expected: identifier after ','")
-                case other:
-                    raise bad_request(f"found '{other}', expected: ',' or 'end of string'")
-        return found
-
-    def _requirement(self) -> Requirement:
-        absent = self.peek() == "!"
-        if absent:
-            self.take()
-        key = self.take()
-        if key in _SPECIAL:
-            raise _Wrong(f"found '{key}', expected: identifier")
-        if told := ", ".join(names.qualified(key)):
-            raise _Wrong(f'<nil>: Invalid value: "{key}": {told}')
-        if self.peek() in ("", ","):
-            return Requirement(key, "!" if absent else "exists")
-        if absent:
-            return Requirement(key, "!")
-        token = self.take()
-        operator = _OPERATORS.get(token)
-        if operator is None:
-            raise _Wrong(f"found '{token}', expected: {_EXPECTED}")
-        values = self._values() if operator in ("in", "notin") else [self._value()]
-        for at, value in enumerate(sorted(set(values))):
-            if operator in ("gt", "lt") and not re.fullmatch(r"[+-]?\d+", value):
-                raise _Wrong(
-                    f"values[{at}]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer"
-                )
-            if told := ", ".join(names.label_value(value)):
-                raise _Wrong(f'values[{at}][{key}]: Invalid value: "{value}": {told}')
-        return Requirement(key, operator, frozenset(values))
-
-    def _value(self) -> str:
-        if self.peek() in ("", ","):
-            return ""
-        token = self.take()
-        if token in _SPECIAL:
-            raise _Wrong(f"found '{token}', expected: identifier")
-        return token
-
-    def _values(self) -> list[str]:
-        if (token := self.take()) != "(":
-            raise _Wrong(f"found '{token}' expected: '('")
-        found, want = list[str](), True  # want: a value may follow; if none does, it is the empty one
-        while True:
-            token = self.take()
-            match token:
-                case ")":
-                    return [*found, ""] if want else found
-                case ",":
-                    if want:
-                        found.append("")
-                    want = True
-                case _ if token in _SPECIAL:
-                    raise _Wrong(f"found '{token}', expected: ',', or identifier")
-                case _ if not want:
-                    raise _Wrong(f"found '{token}', expected: ',' or ')'")
-                case _:
-                    found.append(token)
-                    want = False
-
-
-class _Wrong(Exception):
-    pass
+_NUMBER: Final = re.compile(r"[+-]?\d+")
+_WORD: Final = r"[^\s=!,()<>]+"
+_REQUIREMENT: Final = re.compile(
+    rf"""\s*(?: !\s*(?P<absent>{_WORD}) | (?P<key>{_WORD})
+        (?: \s*(?P<operator>==|!=|=|<|>)\s*(?P<value>(?:{_WORD})?) | \s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\) )?
+    )\s*(?P<end>,\s*(?=\S)|$)""",
+    re.VERBOSE,
+)
 
 
 @lru_cache(1024)
 def parse_labels(text: str) -> Matcher:
-    return _all(_Labels(text).requirements())
+    text, at, found = text.strip(), 0, list[Requirement]()
+    while at < len(text):
+        match = _REQUIREMENT.match(text, at)
+        if match is None:
+            told = "found no label, with one of in, notin, =, ==, !=, <, > and values, or with ! before it"
+            raise bad_request(f"unable to parse requirement: {told} in '{text[at:]}'")
+        found.append(_requirement(match))
+        at = match.end()
+    return lambda labels: all(one.matches(labels) for one in found)
+
+
+def _requirement(match: re.Match[str]) -> Requirement:
+    key, operator = match["absent"] or match["key"], match["set"] or match["operator"]
+    if told := ", ".join(names.qualified(key)):
+        raise bad_request(f'unable to parse requirement: Invalid value: "{key}": {told}')
+    if operator is None:
+        return Requirement(key, "!" if match["absent"] else "exists")
+    values = [one.strip() for one in match["values"].split(",")] if match["set"] else [match["value"]]
+    for value in values:
+        wrong = list(names.label_value(value))
+        if operator in ("<", ">") and not _NUMBER.fullmatch(value):
+            wrong = ["for 'Gt', 'Lt' operators, the value must be an integer"]
+        if wrong:
+            raise bad_request(f'unable to parse requirement: Invalid value: "{value}": {", ".join(wrong)}')
+    return Requirement(key, operator, frozenset(values))
+
+
+_OPERATORS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 
 
 def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
@@ -172,8 +88,7 @@ def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bo
 
 
 def _expression(one: Mapping[str, Any]) -> Requirement:
-    operators: dict[str, Operator] = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
-    operator = operators.get(str(one.get("operator")))
+    operator = _OPERATORS.get(str(one.get("operator")))
     if operator is None:
         raise bad_request(f'"{one.get("operator")}" is not a valid label selector operator')
     return Requirement(str(one.get("key")), operator, frozenset(one.get("values") or ()))
@@ -181,16 +96,8 @@ def _expression(one: Mapping[str, Any]) -> Requirement:
 
 def selector_text(selector: Mapping[str, Any] | None) -> str:
     """A LabelSelector object as the text of a query, as Scale's status.selector tells it."""
-    if not selector:
-        return ""
-    found = [f"{k}={v}" for k, v in sorted((selector.get("matchLabels") or {}).items())]
-    for one in selector.get("matchExpressions") or ():
-        values = ",".join(sorted(one.get("values") or ()))
-        texts = {
-            "In": f"{one['key']} in ({values})",
-            "NotIn": f"{one['key']} notin ({values})",
-            "Exists": one["key"],
-            "DoesNotExist": f"!{one['key']}",
-        }
-        found.append(texts[one["operator"]])
+    found = [f"{k}={v}" for k, v in sorted(((selector or {}).get("matchLabels") or {}).items())]
+    for one in map(_expression, (selector or {}).get("matchExpressions") or ()):
+        values = f" {one.operator} ({','.join(sorted(one.values))})" if one.values else ""
+        found.append(f"{'!' if one.operator == '!' else ''}{one.key}{values}")
     return ",".join(found)
