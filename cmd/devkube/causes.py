@@ -11,18 +11,10 @@ from devkube.errors import Cause
 
 OMIT: Final = object()
 ROOT: Final = "<nil>"
-IMMUTABLE: Final = "field is immutable"
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
-
 # Errors that leave a value in a shape in which rules cannot be evaluated (hasBlockingErr in apiextensions' strategy).
 BLOCKING: Final = frozenset(
-    {
-        "FieldValueNotSupported",
-        "FieldValueRequired",
-        "FieldValueTooLong",
-        "FieldValueTooMany",
-        "FieldValueTypeInvalid",
-    }
+    f"FieldValue{kind}" for kind in ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid")
 )
 
 
@@ -32,67 +24,55 @@ def quoted(text: str) -> str:
 
 def number(value: float) -> str:
     """A number as Go's %v prints it: the shortest text that reads back, exponents from 1e+21."""
-    if isinstance(value, int):
-        return str(value)
-    if value == int(value) and abs(value) < 1e21:
-        return str(int(value))
-    return repr(value)
+    return str(int(value)) if value == int(value) and abs(value) < 1e21 else repr(value)
 
 
 def shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
+    if isinstance(value, float):
         return number(value)
-    if isinstance(value, str):
-        return quoted(value)
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    for char in "<>&":  # as Go's encoder does
-        text = text.replace(char, f"\\u{ord(char):04x}")
-    return text
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def _cause(reason: str, words: str, field: str, value: Any, detail: str) -> Cause:
+def _cause(reason: str, words: str, field: str, value: Any = OMIT, detail: str = "") -> Cause:
     message = words if value is OMIT else f"{words}: {shown(value)}"
-    return Cause(reason, f"{message}: {detail}" if detail else message, field or ROOT)
+    return Cause(f"FieldValue{reason}", f"{message}: {detail}" if detail else message, field or ROOT)
 
 
 def invalid(field: str, value: Any, detail: str) -> Cause:
-    return _cause("FieldValueInvalid", "Invalid value", field, value, detail)
+    return _cause("Invalid", "Invalid value", field, value, detail)
 
 
 def wrong_type(field: str, value: Any, detail: str) -> Cause:
-    return _cause("FieldValueTypeInvalid", "Invalid value", field, value, detail)
+    return _cause("TypeInvalid", "Invalid value", field, value, detail)
 
 
 def required(field: str, detail: str = "") -> Cause:
-    return _cause("FieldValueRequired", "Required value", field, OMIT, detail)
+    return _cause("Required", "Required value", field, detail=detail)
 
 
 def forbidden(field: str, detail: str) -> Cause:
-    return _cause("FieldValueForbidden", "Forbidden", field, OMIT, detail)
+    return _cause("Forbidden", "Forbidden", field, detail=detail)
 
 
 def duplicate(field: str, value: Any) -> Cause:
-    return _cause("FieldValueDuplicate", "Duplicate value", field, value, "")
+    return _cause("Duplicate", "Duplicate value", field, value)
 
 
 def unsupported(field: str, value: Any, accepted: Iterable[str]) -> Cause:
-    detail = "supported values: " + ", ".join(quoted(one) for one in accepted)
-    return _cause("FieldValueNotSupported", "Unsupported value", field, value, detail)
+    detail = "supported values: " + ", ".join(map(quoted, accepted))
+    return _cause("NotSupported", "Unsupported value", field, value, detail)
 
 
 def too_long(field: str, most: int) -> Cause:
-    return _cause("FieldValueTooLong", "Too long", field, OMIT, f"may not be more than {most} byte{'s' * (most != 1)}")
+    return _cause("TooLong", "Too long", field, detail=f"may not be more than {most} byte{'s' * (most != 1)}")
 
 
 def too_many(field: str, actual: int, most: int) -> Cause:
-    detail = f"must have at most {most} item{'s' * (most != 1)}"
-    return _cause("FieldValueTooMany", "Too many", field, actual, detail)
+    return _cause("TooMany", "Too many", field, actual, f"must have at most {most} item{'s' * (most != 1)}")
 
 
 def absent(field: str, value: Any) -> Cause:
-    return _cause("FieldValueNotFound", "Not found", field, value, "")
+    return _cause("NotFound", "Not found", field, value)
 
 
 def between(low: int, high: int) -> str:
@@ -100,4 +80,4 @@ def between(low: int, high: int) -> str:
 
 
 def unchanged(field: str, new: Any, old: Any) -> list[Cause]:
-    return [] if new == old else [invalid(field, new, IMMUTABLE)]
+    return [] if new == old else [invalid(field, new, "field is immutable")]

@@ -6,38 +6,34 @@ is never written: nobody can sign anything after the start.
 """
 
 import base64
-import datetime
 import ipaddress
 import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-VALID = datetime.timedelta(days=7)
-SKEW = datetime.timedelta(hours=1)  # for containers whose clock is behind
+VALID = timedelta(days=7)
+SKEW = timedelta(hours=1)  # for containers whose clock is behind
 NAME = "devkube"  # of cluster, user and context
 ALWAYS = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A certificate and its key, both PEM."""
-
-    certificate: bytes
-    key: bytes
+# Digital signatures, and signing certificates and revocation lists; strict verifiers want a CA to say so.
+_SIGNS = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
 
 
 @dataclass(frozen=True)
 class Issued:
-    authority: bytes  # PEM of the CA's certificate
-    server: Pair
+    """All PEM: the CA's certificate, the server's, and the server's key."""
+
+    authority: bytes
+    certificate: bytes
+    key: bytes
 
 
 @dataclass(frozen=True)
@@ -47,29 +43,26 @@ class Files:
     key: Path
 
 
-def issue(names: Iterable[str] = (), *, now: datetime.datetime | None = None) -> Issued:
+def issue(names: Iterable[str] = ()) -> Issued:
     """A new authority and a server certificate for loopback, the in-cluster names, and `names` (hosts or addresses)."""
-    now = now or datetime.datetime.now(datetime.UTC)
-    ca_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    ca_name = _name(f"devkube-ca@{int(now.timestamp())}")
+    signer, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    authority = _name(f"devkube-ca@{datetime.now(UTC).isoformat()}")
     ca = (
-        _builder(ca_name, ca_name, ca_key.public_key(), now)
+        _builder(authority, authority, signer.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .sign(ca_key, hashes.SHA256())
+        .add_extension(_SIGNS, critical=True)
+        .sign(signer, hashes.SHA256())
     )
     server = (
-        _builder(_name("devkube"), ca_name, server_key.public_key(), now)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
+        _builder(_name(NAME), authority, key.public_key())
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(alternative_names((*ALWAYS, *names))), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
-        .sign(ca_key, hashes.SHA256())
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        .sign(signer, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
-    key = server_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return Issued(ca.public_bytes(pem), Pair(server.public_bytes(pem), key))
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return Issued(ca.public_bytes(pem), server.public_bytes(pem), secret)
 
 
 def write(issued: Issued, directory: Path) -> Files:
@@ -77,12 +70,28 @@ def write(issued: Issued, directory: Path) -> Files:
     directory.mkdir(parents=True, exist_ok=True)
     files = Files(directory / "ca.crt", directory / "server.crt", directory / "server.key")
     files.authority.write_bytes(issued.authority)
-    files.certificate.write_bytes(issued.server.certificate)
-    write_private(files.key, issued.server.key)
+    files.certificate.write_bytes(issued.certificate)
+    _write_private(files.key, issued.key)
     return files
 
 
-def write_private(path: Path, content: bytes) -> None:
+def write_kubeconfig(path: Path, url: str, authority: bytes, token: str) -> None:
+    """Readable by its owner only: it holds the admin's token. The CA's certificate (PEM) is embedded, so the file works
+    wherever it is copied. It is JSON, which every reader of YAML reads. Missing folders are made."""
+    cluster = {"server": url, "certificate-authority-data": base64.b64encode(authority).decode()}
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": NAME, "cluster": cluster}],
+        "users": [{"name": NAME, "user": {"token": token}}],
+        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": "default"}}],
+        "current-context": NAME,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write_private(path, json.dumps(content, indent=2).encode() + b"\n")
+
+
+def _write_private(path: Path, content: bytes) -> None:
     """Written so that nobody else can read it, not even for a moment."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
@@ -100,58 +109,11 @@ def alternative_names(names: Iterable[str]) -> list[x509.GeneralName]:
     return found
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime.datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - SKEW)
-        .not_valid_after(now + VALID)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-    )
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    now, serial = datetime.now(UTC), x509.random_serial_number()
+    made = x509.CertificateBuilder(issuer, subject, key, serial, now - SKEW, now + VALID)
+    return made.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
 
 
 def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def kubeconfig(url: str, authority: bytes, token: str, *, namespace: str = "default") -> dict[str, Any]:
-    """`authority` is the CA's certificate in PEM; it is embedded, so the file works wherever it is copied. Written as
-    JSON, which every reader of YAML reads, so that a start needs no YAML library."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [
-            {
-                "name": NAME,
-                "cluster": {"server": url, "certificate-authority-data": base64.b64encode(authority).decode()},
-            }
-        ],
-        "users": [{"name": NAME, "user": {"token": token}}],
-        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": namespace}}],
-        "current-context": NAME,
-    }
-
-
-def write_kubeconfig(path: Path, content: dict[str, Any]) -> None:
-    """Readable by its owner only: it holds the admin's token. Missing folders are made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_private(path, json.dumps(content, indent=2).encode() + b"\n")

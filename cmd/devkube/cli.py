@@ -1,8 +1,8 @@
 """`devkube`: one API server as a process of its own.
 
 When it is ready it prints one JSON line on stdout: the URL, the kubeconfig, the certificate of its authority.
-Exit codes: 0 after SIGTERM or SIGINT, 1 when it cannot start (port in use, files not writable), 2 for flags that make
-no sense.
+Exit codes: 0 after SIGTERM or SIGINT, 1 when it cannot start (port in use, files not writable, nodes that cannot be),
+2 for flags that make no sense.
 """
 
 import argparse
@@ -10,13 +10,13 @@ import asyncio
 import gc
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from devkube.builtin import names
-from devkube.builtin.scalars import quantity_value
+from devkube.errors import StatusError
 from devkube.options import Settings
 
 EPILOG = """Use it:
@@ -37,50 +37,45 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=EPILOG,
     )
-    made.add_argument("--listen", default="127.0.0.1", metavar="ADDRESS", help="address to bind to, default 127.0.0.1")
-    made.add_argument("--port", type=_port, default=6443, help="port to bind to, 0 picks a free one; default 6443")
-    made.add_argument("--kubeconfig", type=Path, help="write the kubeconfig here (always also into --directory)")
-    made.add_argument(
-        "--directory",
-        type=Path,
-        help="keep certificates and kubeconfig here; default: a temporary one, removed at exit",
-    )
-    made.add_argument(
-        "--name", action="append", default=[], metavar="HOST", help="further name or address of the certificate; repeat"
-    )
-    made.add_argument(
+    add = made.add_argument
+    add("--listen", default="127.0.0.1", metavar="ADDRESS", help="address to bind to, default 127.0.0.1")
+    add("--port", type=_number(int, 0, 65535), default=6443, help="port to bind to, 0 picks a free one; default 6443")
+    add("--kubeconfig", type=Path, help="write the kubeconfig here (always also into --directory)")
+    add("--directory", type=Path, help="keep certificates and kubeconfig here; default: a temporary one")
+    add("--name", dest="names", action="append", default=[], metavar="HOST", help="also in the certificate; repeat")
+    add(
         "--authorization",
         choices=("RBAC", "AlwaysAllow"),
         default="RBAC",
         help="RBAC (default) decides by Role and binding objects, AlwaysAllow allows everything",
     )
-    made.add_argument("--admin-token", default="", help="bearer token of the admin; default: a random one")
-    made.add_argument(
-        "--webhook-service",
-        type=_service,
-        action="append",
-        default=[],
-        metavar="NAMESPACE/NAME[:PORT]=HOST:PORT",
-        help="where webhooks that name this Service are called; repeat",
+    add("--admin-token", default="", help="bearer token of the admin; default: a random one")
+
+    def pairs(flag: str, dest: str, metavar: str, told: str, pattern: str = "[^=]+=.*") -> None:
+        add(flag, dest=dest, type=_pair(metavar, pattern), action="append", default=[], metavar=metavar, help=told)
+
+    service = r"[^/=]+/[^/:=]+(:\d+)?=.+:\d+"
+    told = "where webhooks that name this Service are called; repeat"
+    pairs("--webhook-service", "webhook_services", "NAMESPACE/NAME[:PORT]=HOST:PORT", told, service)
+    add("--simulate", action="store_true", help="run controllers, a scheduler, nodes and kubelets")
+    add("--nodes", type=_number(int, 1), default=1, help="nodes of the simulation, default 1")
+    pairs("--node-label", "node_labels", "KEY=VALUE", "of every such node; repeat")
+    told = "of every such node, such as nvidia.com/gpu=8; repeat"
+    pairs("--node-capacity", "node_capacity", "RESOURCE=QUANTITY", told, r"[^=]+=\d+(\.\d+)?([munkMGTPE]|[KMGTPE]i)?")
+    add(
+        "--pull-seconds",
+        type=_number(float, 0),
+        default=1.0,
+        help="what an image's pull takes when simulated, default 1",
     )
-    made.add_argument("--simulate", action="store_true", help="run controllers, a scheduler, nodes and kubelets")
-    made.add_argument("--nodes", type=_count, default=1, help="nodes of the simulation, default 1")
-    made.add_argument(
-        "--node-label", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="of every such node; repeat"
-    )
-    made.add_argument(
-        "--node-capacity",
-        type=_quantity,
-        action="append",
-        default=[],
-        metavar="RESOURCE=QUANTITY",
-        help="of every such node, such as nvidia.com/gpu=8; repeat",
-    )
-    made.add_argument(
-        "--pull-seconds", type=_seconds, default=1.0, help="what the simulation takes to pull an image, default 1"
-    )
-    made.add_argument("--history", type=_count, default=10_000, help="changes kept per kind for watches that resume")
+    add("--history", type=_number(int, 1), default=10_000, help="changes kept per kind for watches that resume")
     return made
+
+
+def settings_of(flags: argparse.Namespace) -> Settings:
+    told = vars(flags)
+    pairs = {name: dict(told[name]) for name in ("webhook_services", "node_labels", "node_capacity")}
+    return Settings(**{**told, **pairs, "names": tuple(flags.names)})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,29 +83,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with asyncio.Runner(loop_factory=_fast_loop()) as runner:
             runner.run(_serve(settings))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, StatusError) as error:
         print(f"devkube: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def settings_of(flags: argparse.Namespace) -> Settings:
-    return Settings(
-        listen=flags.listen,
-        port=flags.port,
-        directory=flags.directory,
-        kubeconfig=flags.kubeconfig,
-        names=tuple(flags.name),
-        authorization=flags.authorization,
-        admin_token=flags.admin_token,
-        webhook_services=dict(flags.webhook_service),
-        simulate=flags.simulate,
-        nodes=flags.nodes,
-        node_labels=dict(flags.node_label),
-        node_capacity=dict(flags.node_capacity),
-        pull_seconds=flags.pull_seconds,
-        history=flags.history,
-    )
 
 
 async def _serve(settings: Settings) -> None:
@@ -142,53 +118,21 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number up to 65535, 0 picks a free one")
-    return int(text)
+def _number(kind: Callable[[str], float], least: int, most: float = 1e9) -> Callable[[str], float]:
+    def number(text: str) -> float:
+        value = kind(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not between {least} and {most:.0f}")
+        return value
+
+    return number
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no count: give a number of 1 or more")
-    return int(text)
+def _pair(form: str, pattern: str) -> Callable[[str], tuple[str, str]]:
+    def pair(text: str) -> tuple[str, str]:
+        if not re.fullmatch(pattern, text):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {form}")
+        key, _, value = text.partition("=")
+        return key, value
 
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: give seconds, 0 or more")
-    return value
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if fault := ", ".join((*names.qualified(key), *names.label_value(value))):
-        raise argparse.ArgumentTypeError(f"{text!r} is no label: {fault}")
-    if not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return key, value
-
-
-def _quantity(text: str) -> tuple[str, str]:
-    name, _, value = text.partition("=")
-    try:
-        good = bool(name) and quantity_value(value) >= 0
-    except ValueError:
-        good = False
-    if not good:
-        raise argparse.ArgumentTypeError(f"{text!r} is not RESOURCE=QUANTITY, such as nvidia.com/gpu=8 or memory=64Gi")
-    return name, value
-
-
-def _service(text: str) -> tuple[str, str]:
-    service, _, address = text.partition("=")
-    namespace, _, name = service.partition("/")
-    host, _, port = address.rpartition(":")
-    named, _, of_service = name.partition(":")
-    if not namespace or not named or (of_service and not of_service.isdecimal()) or not host or not port.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/NAME[:PORT]=HOST:PORT")
-    return service, address
+    return pair

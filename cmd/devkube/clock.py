@@ -17,19 +17,10 @@ class Alarm:
     """A call that is due at some time; `cancel` makes it nothing."""
 
     def __init__(self, callback: Callable[[], None]) -> None:
-        self._callback: Callable[[], None] | None = callback
-
-    @property
-    def over(self) -> bool:
-        return self._callback is None
+        self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        self._callback = None
-
-    def ring(self) -> None:
-        callback, self._callback = self._callback, None
-        if callback is not None:
-            callback()
+        self.callback = None
 
 
 class Clock:
@@ -37,7 +28,6 @@ class Clock:
         self._offset = 0.0  # seconds that the clock is ahead of the machine's
         self._frozen: float | None = None  # the instant it stands at, as seconds of the machine's monotonic clock
         self._wall = time.time() - time.monotonic()
-        self._last = (-1, "")  # the last timestamp and its second: it is asked for with every write
         self._order = itertools.count()
         self._alarms: list[tuple[float, int, Alarm]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -51,14 +41,7 @@ class Clock:
 
     def timestamp(self) -> str:
         """metav1.Time: whole seconds."""
-        second = int(self._wall + self.monotonic())
-        if second != self._last[0]:
-            self._last = second, datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return self._last[1]
-
-    def micro(self) -> str:
-        """metav1.MicroTime."""
-        return self.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return self.after(0)
 
     def after(self, seconds: float) -> str:
         """The timestamp that many seconds from now."""
@@ -69,9 +52,8 @@ class Clock:
         return self._frozen is not None
 
     def freeze(self) -> None:
-        if self._frozen is None:
-            self._frozen = self.monotonic()
-            self._disarm()
+        self._frozen = self.monotonic()
+        self._arm()
 
     def advance(self, seconds: float) -> None:
         """Move on and wake, in order of their deadlines, those whose sleep is over."""
@@ -83,26 +65,22 @@ class Clock:
             self._offset += seconds
         self._wake()
 
+    def thaw(self) -> None:
+        """Go on at the usual pace from where it stands."""
+        self._offset, self._frozen = self.monotonic() - time.monotonic(), None
+        self._wake()
+
     def due(self) -> float | None:
         """Seconds until the next alarm; None: nothing waits."""
-        while self._alarms and self._alarms[0][2].over:
+        while self._alarms and self._alarms[0][2].callback is None:
             heapq.heappop(self._alarms)
         return max(0.0, self._alarms[0][0] - self.monotonic()) if self._alarms else None
 
-    def thaw(self) -> None:
-        """Go on at the usual pace from where it stands."""
-        if self._frozen is not None:
-            self._offset, self._frozen = self._frozen - time.monotonic(), None
-            self._wake()
-
     async def sleep(self, seconds: float) -> None:
-        if seconds <= 0:
-            await asyncio.sleep(0)
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        alarm = self.call_later(seconds, lambda: None if future.done() else future.set_result(None))
+        over = asyncio.Event()
+        alarm = self.call_later(seconds, over.set)
         try:
-            await future
+            await over.wait()
         finally:
             alarm.cancel()
 
@@ -113,19 +91,15 @@ class Clock:
         return alarm
 
     def _wake(self) -> None:
-        now = self.monotonic()
-        while self._alarms and (self._alarms[0][0] <= now or self._alarms[0][2].over):
-            heapq.heappop(self._alarms)[2].ring()
+        while self.due() == 0:
+            if callback := heapq.heappop(self._alarms)[2].callback:
+                callback()
         self._arm()
 
     def _arm(self) -> None:
-        self._disarm()
-        if self._frozen is None and self._alarms:
-            # A hair late rather than early: a timer that fires before its deadline would only be armed again.
-            delay = max(0.0, self._alarms[0][0] - self.monotonic()) + 0.0005
-            self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
-
-    def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._frozen is None and (delay := self.due()) is not None:
+            # A hair late rather than early: a timer that fires before its deadline would only be armed again.
+            self._timer = asyncio.get_running_loop().call_later(delay + 0.0005, self._wake)

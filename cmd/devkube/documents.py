@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 
 from devkube import discovery, negotiation
-from devkube.calls import Call, Reply
 from devkube.errors import method_not_allowed, no_such_path
 from devkube.kinds import Catalog, Object
 from devkube.negotiation import JSON
 from devkube.openapi import INFO, OpenApi
+from devkube.requests import Call, Reply
 from devkube.routes import Route
 
 VERSION: Final = {

@@ -5,8 +5,10 @@ decide by `reason`, people read `message`. Anything else that escapes a handler 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,20 @@ class Cause:
     reason: str
     message: str
     field: str
+
+
+@dataclass(frozen=True)
+class About:
+    """Whom a status is about: the plural resource, its group and the object's name."""
+
+    group: str
+    resource: str
+    name: str = ""
+    kind: str = ""
+
+    def __str__(self) -> str:
+        full = f"{self.resource}.{self.group}" if self.group else self.resource
+        return f'{full} "{self.name}"'
 
 
 class StatusError(Exception):
@@ -36,42 +52,25 @@ class StatusError(Exception):
         self.code, self.reason, self.message = code, reason, message
         self.name, self.group, self.kind = name, group, kind
         self.causes, self.retry_after = tuple(causes), retry_after
-        self.metadata: dict[str, Any] = {}  # of the Status: a list that expired tells how to go on
 
     def body(self) -> dict[str, Any]:
-        details: dict[str, Any] = {}
-        for key, value in (("name", self.name), ("group", self.group), ("kind", self.kind)):
-            if value:
-                details[key] = value
-        if self.causes:
-            told = ({"reason": c.reason, "message": c.message, "field": c.field} for c in self.causes)
-            details["causes"] = [{key: value for key, value in one.items() if value} for one in told]
-        if self.retry_after:
-            details["retryAfterSeconds"] = self.retry_after
-        return {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": self.metadata,
-            "status": "Failure",
-            "message": self.message,
-            **({"reason": self.reason} if self.reason else {}),
-            **({"details": details} if details else {}),
-            "code": self.code,
+        details = {
+            "name": self.name,
+            "group": self.group,
+            "kind": self.kind,
+            "causes": [_said(asdict(cause)) for cause in self.causes],
+            "retryAfterSeconds": self.retry_after,
         }
+        told = {"message": self.message, "reason": self.reason, "details": _said(details), "code": self.code}
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", **_said(told)}
 
 
-@dataclass(frozen=True)
-class About:
-    """Whom a status is about: the plural resource, its group and the object's name."""
+def _said(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value}
 
-    group: str
-    resource: str
-    name: str = ""
-    kind: str = field(default="")
 
-    def __str__(self) -> str:
-        full = f"{self.resource}.{self.group}" if self.group else self.resource
-        return f'{full} "{self.name}"'
+def _on(about: About, code: int, reason: str, message: str) -> StatusError:
+    return StatusError(code, reason, message, name=about.name, group=about.group, kind=about.resource)
 
 
 def bad_request(message: str) -> StatusError:
@@ -79,7 +78,7 @@ def bad_request(message: str) -> StatusError:
 
 
 def not_found(about: About) -> StatusError:
-    return StatusError(404, "NotFound", f"{about} not found", name=about.name, group=about.group, kind=about.resource)
+    return _on(about, 404, "NotFound", f"{about} not found")
 
 
 def no_such_path() -> StatusError:
@@ -87,22 +86,16 @@ def no_such_path() -> StatusError:
 
 
 def already_exists(about: About) -> StatusError:
-    message = f"{about} already exists"
-    return StatusError(409, "AlreadyExists", message, name=about.name, group=about.group, kind=about.resource)
+    return _on(about, 409, "AlreadyExists", f"{about} already exists")
 
 
 def conflict(about: About, why: str) -> StatusError:
-    message = f"Operation cannot be fulfilled on {about}: {why}"
-    return StatusError(409, "Conflict", message, name=about.name, group=about.group, kind=about.resource)
-
-
-MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+    return _on(about, 409, "Conflict", f"Operation cannot be fulfilled on {about}: {why}")
 
 
 def forbidden(about: About, why: str) -> StatusError:
-    who = str(about) if about.name else str(about).removesuffix(' ""')
-    message = f"{who} is forbidden: {why}"
-    return StatusError(403, "Forbidden", message, name=about.name, group=about.group, kind=about.resource)
+    who = str(about).removesuffix(' ""')
+    return _on(about, 403, "Forbidden", f"{who} is forbidden: {why}")
 
 
 def invalid(about: About, causes: Iterable[Cause]) -> StatusError:

@@ -7,57 +7,39 @@
     api.faults.clear()
 
 A fault meets requests that come over the network, after authentication, in the order in which faults were made; the
-first of them that fits decides, delays add up. `hits` tells how often it did.
+first of them that fits decides, delays add up. `hits` tells how often it did. Which requests it meets is told by
+verb, group, resource, namespace, name and subresource; `count` says how many (none: no end).
 """
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from http import HTTPStatus
 
 from devkube.errors import StatusError
 from devkube.routes import Route
 
-_REASONS = {
-    400: "BadRequest",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "NotFound",
-    409: "Conflict",
-    410: "Expired",
-    422: "Invalid",
-    429: "TooManyRequests",
-    500: "InternalError",
-    503: "ServiceUnavailable",
-    504: "Timeout",
-}
+_REASONS = {410: "Expired", 422: "Invalid", 500: "InternalError", 504: "Timeout"}  # others are HTTP's own words
+_WHICH = ("verb", "group", "resource", "namespace", "name", "subresource")
 
 
 @dataclass
 class Fault:
-    """Which requests it is for (empty: any), what it does to them, and how many are left (None: no end)."""
+    """What it does, to which requests, how often it may and how often it did."""
 
-    verb: str = ""
-    resource: str = ""  # plural
-    group: str | None = None
-    namespace: str = ""
-    name: str = ""
-    subresource: str | None = None
+    which: dict[str, str]
     count: int | None = None
-    error: StatusError | None = None
+    error: Exception | None = None
     seconds: float = 0.0
-    cut: bool = False
-    hits: int = field(default=0, init=False)
+    hits: int = 0
+
+    def __post_init__(self) -> None:
+        if unknown := self.which.keys() - set(_WHICH):
+            raise TypeError(f"a fault is for requests of some {', '.join(_WHICH)}, not {', '.join(unknown)}")
 
     def fits(self, route: Route) -> bool:
-        return (
-            (self.count is None or self.hits < self.count)
-            and self.verb in ("", route.verb)
-            and self.resource in ("", route.plural)
-            and self.group in (None, route.group)
-            and self.namespace in ("", route.namespace)
-            and self.name in ("", route.name)
-            and self.subresource in (None, route.subresource)
-        )
+        asked = {**vars(route), "resource": route.plural}
+        return (self.count is None or self.hits < self.count) and self.which.items() <= asked.items()
 
 
 class Faults:
@@ -65,19 +47,16 @@ class Faults:
         self.active: list[Fault] = []
         self.cut_connections: Callable[[], int] = lambda: 0  # set when the server listens
 
-    def fail(
-        self, code: int = 500, reason: str = "", message: str = "", *, retry_after: int = 0, **which: object
-    ) -> Fault:
-        """`which`: the fields of Fault that tell which requests, and `count`."""
-        reason = reason or _REASONS.get(code, "Unknown")
-        told = message or f"a fault that was asked for: {code} {reason}"
-        return self._add(error=StatusError(code, reason, told, retry_after=retry_after), **which)
+    def fail(self, code: int = 500, *, count: int | None = None, retry_after: int = 0, **which: str) -> Fault:
+        reason = _REASONS.get(code) or HTTPStatus(code).phrase.replace(" ", "")
+        error = StatusError(code, reason, f"a fault that was asked for: {code} {reason}", retry_after=retry_after)
+        return self._add(Fault(which, count, error))
 
-    def delay(self, seconds: float, **which: object) -> Fault:
-        return self._add(seconds=seconds, **which)
+    def delay(self, seconds: float, *, count: int | None = None, **which: str) -> Fault:
+        return self._add(Fault(which, count, seconds=seconds))
 
-    def cut(self, **which: object) -> Fault:
-        return self._add(cut=True, **{"count": 1, **which})
+    def cut(self, *, count: int | None = 1, **which: str) -> Fault:
+        return self._add(Fault(which, count, ConnectionAbortedError("a fault that was asked for")))
 
     def clear(self) -> None:
         self.active.clear()
@@ -85,17 +64,12 @@ class Faults:
     async def meet(self, route: Route) -> None:
         """StatusError, ConnectionAbortedError, or a moment later nothing."""
         for fault in tuple(self.active):
-            if not fault.fits(route):
-                continue
-            fault.hits += 1
-            if fault.seconds:
+            if fault.fits(route):
+                fault.hits += 1
                 await asyncio.sleep(fault.seconds)
-            if fault.cut:
-                raise ConnectionAbortedError("a fault that was asked for")
-            if fault.error is not None:
-                raise fault.error
+                if fault.error is not None:
+                    raise fault.error
 
-    def _add(self, **fields: object) -> Fault:
-        fault = Fault(**fields)  # type: ignore[arg-type]
+    def _add(self, fault: Fault) -> Fault:
         self.active.append(fault)
         return fault

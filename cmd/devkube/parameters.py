@@ -1,17 +1,18 @@
 """Query parameters as values: what may be asked with which verb, checked as upstream checks it.
 
-Rules and texts: apimachinery's meta/v1/validation (create, update, patch) and meta/internalversion/validation (list,
-watch), and its string conversions. Options of deletions: `deleteoptions`.
+Rules: apimachinery's meta/v1/validation (create, update, patch) and meta/internalversion/validation (list, watch).
+Options of deletions: `deleteoptions`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from devkube import fieldselectors, selectors
+from devkube import causes, fieldselectors, selectors
 from devkube.errors import About, Cause, StatusError, bad_request, invalid
 from devkube.kinds import FieldValidation, Resource
 from devkube.requests import Request
+from devkube.store import Stored
 
 
 def flag(text: str | None) -> bool:
@@ -21,21 +22,14 @@ def flag(text: str | None) -> bool:
 
 def number(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name)
-    if text is None or text == "":
-        return None
     try:
-        return int(text)
+        return int(text) if text else None
     except ValueError:
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax (query parameter {name})') from None
 
 
-def refused(kind: str, causes: Iterable[Cause]) -> StatusError:
-    return invalid(About("meta.k8s.io", "", "", kind), causes)
-
-
-def unsupported(field: str, value: Any, supported: Iterable[str]) -> Cause:
-    listed = ", ".join(f'"{one}"' for one in supported)
-    return Cause("FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {listed}', field)
+def refused(kind: str, found: Iterable[Cause]) -> StatusError:
+    return invalid(About("meta.k8s.io", "", "", kind), found)
 
 
 @dataclass(frozen=True)
@@ -58,78 +52,53 @@ class Write:
 
 def write(request: Request, kind: str, *, applies: bool = False) -> Write:
     """`kind`: CreateOptions, UpdateOptions or PatchOptions. The default manager is the client's program."""
-    query, causes = request.query, list[Cause]()
-    manager = query.get("fieldManager", "")
-    if kind == "PatchOptions":
-        if applies and not manager:
-            causes.append(Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager"))
-        if not applies and "force" in query:
-            told = "Forbidden: may not be specified for non-apply patch"
-            causes.append(Cause("FieldValueForbidden", told, "force"))
-    if len(manager) > 128:
-        causes.append(Cause("FieldValueTooLong", "Too long: may not be more than 128 bytes", "fieldManager"))
-    if bad := next(((at, c) for at, c in enumerate(manager) if not c.isprintable()), None):
-        told = f'Invalid value: "{manager}": invalid character U+{ord(bad[1]):04X} (at position {bad[0]})'
-        causes.append(Cause("FieldValueInvalid", told, "fieldManager"))
-    dry = query.get("dryRun", "")
-    if dry not in ("", "All"):
-        causes.append(unsupported("dryRun", dry, ["All"]))
+    query, found = request.query, list[Cause]()
+    manager, dry = query.get("fieldManager", ""), query.get("dryRun", "")
     validation = query.get("fieldValidation") or "Warn"
+    if applies and not manager:
+        found.append(causes.required("fieldManager", "is required for apply patch"))
+    if kind == "PatchOptions" and not applies and "force" in query:
+        found.append(causes.forbidden("force", "may not be specified for non-apply patch"))
+    if len(manager) > 128:
+        found.append(causes.too_long("fieldManager", 128))
+    if not manager.isprintable():
+        found.append(causes.invalid("fieldManager", manager, "should only contain printable characters"))
+    if dry not in ("", "All"):
+        found.append(causes.unsupported("dryRun", dry, ["All"]))
     if validation not in ("Ignore", "Warn", "Strict"):
-        causes.append(unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
-    if causes:
-        raise refused(kind, causes)
+        found.append(causes.unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
+    if found:
+        raise refused(kind, found)
     program = "".join(c for c in request.agent.partition("/")[0] if c.isprintable())[:128]
-    return Write(
-        dry == "All",
-        manager or program or "unknown",
-        cast(FieldValidation, validation),
-        flag(query.get("force")),
-        query,
-    )
+    checked = cast(FieldValidation, validation)
+    return Write(dry == "All", manager or program or "unknown", checked, flag(query.get("force")), query)
 
 
 @dataclass(frozen=True)
 class Read:
     """Options of list, watch and deletecollection."""
 
-    labels: selectors.Matcher | None
-    fields: fieldselectors.Fields
+    predicate: Callable[[Stored], bool] | None  # which objects the selectors choose; None: all
     version: str
-    match: str
+    exact: bool
     limit: int
     token: str
     timeout: int | None
     bookmarks: bool
     initial: bool | None
 
-    @property
-    def selective(self) -> bool:
-        return self.labels is not None or bool(self.fields.terms)
-
 
 def read(query: Mapping[str, str], resource: Resource, *, name: str = "", watch: bool = False) -> Read:
     match, version, token = (query.get(k, "") for k in ("resourceVersionMatch", "resourceVersion", "continue"))
     initial = flag(query["sendInitialEvents"]) if "sendInitialEvents" in query else None
     if version and not version.isdecimal():
-        told = f'Invalid value: "{version}": strconv.ParseUint: parsing "{version}": invalid syntax'
-        raise refused("ListOptions", [Cause("FieldValueInvalid", told, "resourceVersion")])
-    causes = _watched(match, token, initial) if watch else _listed(match, version, token, initial)
-    if causes:
-        raise refused("ListOptions", causes)
-    own = resource.custom or resource.key in fieldselectors.FIELDS
-    fields = fieldselectors.parse_fields(query.get("fieldSelector", ""), fieldselectors.supported(resource), own=own)
-    if name:
-        if fields.terms and fields.name != name:
-            raise bad_request("fieldSelector metadata.name doesn't match requested name")
-        if not fields.terms:
-            fields = fieldselectors.Fields((selectors.Requirement("metadata.name", "=", frozenset([name])),))
-    labels = query.get("labelSelector", "")
+        raise refused("ListOptions", [causes.invalid("resourceVersion", version, "it must be a number")])
+    if found := list(_mismatches(match, version, token, initial, watch=watch)):
+        raise refused("ListOptions", found)
     return Read(
-        labels=selectors.parse_labels(labels) if labels.strip() else None,
-        fields=fields,
+        predicate=_predicate(query, resource, name),
         version=version,
-        match=match,
+        exact=match == "Exact",
         limit=number(query, "limit") or 0,
         token=token,
         timeout=number(query, "timeoutSeconds"),
@@ -138,37 +107,35 @@ def read(query: Mapping[str, str], resource: Resource, *, name: str = "", watch:
     )
 
 
-def _forbidden(field: str, why: str) -> Cause:
-    return Cause("FieldValueForbidden", f"Forbidden: {why}", field)
+def _predicate(query: Mapping[str, str], resource: Resource, name: str) -> Callable[[Stored], bool] | None:
+    own = resource.custom or resource.key in fieldselectors.FIELDS
+    fields = fieldselectors.parse_fields(query.get("fieldSelector", ""), fieldselectors.supported(resource), own=own)
+    if name and fields.terms and fields.name != name:
+        raise bad_request("fieldSelector metadata.name doesn't match requested name")
+    if name and not fields.terms:
+        fields = fieldselectors.Fields((selectors.Requirement("metadata.name", "=", frozenset([name])),))
+    text = query.get("labelSelector", "")
+    labels = selectors.parse_labels(text) if text.strip() else None
+    if labels is None and not fields.terms:
+        return None
+    return lambda one: (labels is None or labels(one.labels)) and fields.matches(one.namespace, one.name, one.fields)
 
 
-def _listed(match: str, version: str, token: str, initial: bool | None) -> list[Cause]:
-    field, causes = "resourceVersionMatch", list[Cause]()
-    if match:
-        if not version:
-            causes.append(_forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
-        if token:
-            causes.append(_forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
-        if match not in ("Exact", "NotOlderThan"):
-            causes.append(unsupported(field, match, ["Exact", "NotOlderThan", ""]))
-        if match == "Exact" and version == "0":
-            told = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-            causes.append(_forbidden(field, told))
-    if initial is not None:
-        causes.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    return causes
-
-
-def _watched(match: str, token: str, initial: bool | None) -> list[Cause]:
-    field, causes = "resourceVersionMatch", list[Cause]()
-    if initial is not None and match != "NotOlderThan":
-        causes.append(_forbidden(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
-    if match:
-        if initial is None:
-            told = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            causes.append(_forbidden(field, told))
-        if match != "NotOlderThan":
-            causes.append(unsupported(field, match, ["NotOlderThan"]))
-        if token:
-            causes.append(_forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
-    return causes
+def _mismatches(match: str, version: str, token: str, initial: bool | None, *, watch: bool) -> Iterable[Cause]:
+    """Which of resourceVersionMatch, continue and sendInitialEvents do not go together."""
+    field = "resourceVersionMatch"
+    known = ["NotOlderThan"] if watch else ["Exact", "NotOlderThan"]
+    if match and match not in known:
+        yield causes.unsupported(field, match, known)
+    if match and token:
+        yield causes.forbidden(field, f"{field} is forbidden when continue is provided")
+    if watch and match and initial is None:
+        yield causes.forbidden(field, f"{field} is forbidden for watch unless sendInitialEvents is provided")
+    if watch and initial is not None and match != "NotOlderThan":
+        yield causes.forbidden(field, f"sendInitialEvents requires setting {field} to NotOlderThan")
+    if not watch and match and not version:
+        yield causes.forbidden(field, f"{field} is forbidden unless resourceVersion is provided")
+    if not watch and match == "Exact" and version == "0":
+        yield causes.forbidden(field, f'{field} "exact" is forbidden for resourceVersion "0"')
+    if not watch and initial is not None:
+        yield causes.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")

@@ -15,43 +15,45 @@ from devkube.errors import StatusError, unsupported_media_type
 
 MAGIC: Final = b"k8s\x00"
 MEDIA: Final = "application/vnd.kubernetes.protobuf"
-TEXT, TEXTS, NUMBER, IGNORED = "text", "texts", "number", "ignored"
-Message = Mapping[int, tuple[str, Any]]  # field number -> JSON name, and what it is: one of the above or a message
+# Field number -> JSON name, and the message that it holds (None: a text or a number).
+Message = Mapping[int, tuple[str, Any]]
+_REPEATED: Final = ("audiences", "dryRun")
 
 
-def _texts(*names: str) -> Message:
-    return {number: (name, TEXT) for number, name in enumerate(names, 1)}
+def _flat(*names: str) -> Message:
+    return {number: (name, None) for number, name in enumerate(names, 1) if name}
 
 
-def _question(spec: Message) -> Message:
-    return {1: ("metadata", _META), 2: ("spec", spec), 3: ("status", IGNORED)}
-
-
-_META: Final[Message] = {**_texts("name", "generateName", "namespace"), 5: ("uid", TEXT), 6: ("resourceVersion", TEXT)}
-_RESOURCE: Final = _texts("namespace", "verb", "group", "version", "resource", "subresource", "name")
-_ACCESS: Final[Message] = {1: ("resourceAttributes", _RESOURCE), 2: ("nonResourceAttributes", _texts("path", "verb"))}
-_TOKEN: Final[Message] = {
-    1: ("audiences", TEXTS),
-    3: ("boundObjectRef", _texts("kind", "apiVersion", "name", "uid")),
-    4: ("expirationSeconds", NUMBER),
+_META: Final = _flat("name", "generateName", "namespace", "", "uid", "resourceVersion")
+_RESOURCE: Final = _flat("namespace", "verb", "group", "version", "resource", "subresource", "name")
+_ACCESS: Final = {1: ("resourceAttributes", _RESOURCE), 2: ("nonResourceAttributes", _flat("path", "verb"))}
+_BOUND: Final = _flat("kind", "apiVersion", "name", "uid")
+_TOKEN: Final = {**_flat("audiences", "", "", "expirationSeconds"), 3: ("boundObjectRef", _BOUND)}
+_DELETE: Final = {
+    **_flat("gracePeriodSeconds", "", "", "propagationPolicy", "dryRun"),
+    2: ("preconditions", _flat("uid", "resourceVersion")),
 }
-_DELETE: Final[Message] = {
-    1: ("gracePeriodSeconds", NUMBER),
-    2: ("preconditions", _texts("uid", "resourceVersion")),
-    4: ("propagationPolicy", TEXT),
-    5: ("dryRun", TEXTS),
-}
-QUESTIONS: Final[Mapping[tuple[str, str], Message]] = {
-    ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): _question(_ACCESS),
-    ("authorization.k8s.io/v1", "SelfSubjectRulesReview"): _question(_texts("namespace")),
-    ("authentication.k8s.io/v1", "SelfSubjectReview"): {1: ("metadata", _META), 2: ("status", IGNORED)},
-    ("authentication.k8s.io/v1", "TokenRequest"): _question(_TOKEN),
-    ("policy/v1", "Eviction"): {1: ("metadata", _META), 2: ("deleteOptions", _DELETE)},
+# Kind -> the name of its second field and what that is. The first is metadata; a status is never read.
+_KINDS: Final[Mapping[str, tuple[str, Message | None]]] = {
+    "authorization.k8s.io/v1 SelfSubjectAccessReview": ("spec", _ACCESS),
+    "authorization.k8s.io/v1 SelfSubjectRulesReview": ("spec", _flat("namespace")),
+    "authentication.k8s.io/v1 SelfSubjectReview": ("status", None),
+    "authentication.k8s.io/v1 TokenRequest": ("spec", _TOKEN),
+    "policy/v1 Eviction": ("deleteOptions", _DELETE),
 }
 
 
-class Unreadable(ValueError):
-    """Bytes that are no protobuf, or a field that is not known here."""
+def to_json(body: bytes) -> bytes:
+    """A question as JSON. StatusError 415 for everything else."""
+    try:
+        # runtime.Unknown: 1 the type, 2 the object's bytes.
+        envelope = dict(_fields(body.removeprefix(MAGIC)))
+        named = _read(envelope[1], _flat("apiVersion", "kind"))
+        second, message = _KINDS[f"{named['apiVersion']} {named['kind']}"]
+        found = _read(envelope[2], {1: ("metadata", _META), 2: (second, message), 3: ("status", None)})
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError):  # no protobuf, or one that is not known here
+        raise refused() from None
+    return msgspec.json.encode({**named, **found})
 
 
 def refused() -> StatusError:
@@ -61,85 +63,45 @@ def refused() -> StatusError:
     )
 
 
-def to_json(body: bytes) -> bytes:
-    """A question as JSON. StatusError 415 for everything else."""
-    try:
-        if not body.startswith(MAGIC):
-            raise Unreadable("no envelope")
-        # runtime.Unknown: 1 the type, 2 the object's bytes.
-        envelope = dict(_fields(body[len(MAGIC) :]))
-        named = _read(envelope.get(1, b""), _texts("apiVersion", "kind"))
-        message = QUESTIONS.get((named.get("apiVersion", ""), named.get("kind", "")))
-        if message is None:
-            raise Unreadable("another kind")
-        return msgspec.json.encode({**named, **_read(envelope.get(2, b""), message)})
-    except Unreadable:
-        raise refused() from None
-
-
-def _read(raw: bytes | int, message: Message) -> dict[str, Any]:
+def _read(raw: Any, message: Message) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    if not isinstance(raw, bytes):
-        raise Unreadable("a number where a message should be")
     for number, value in _fields(raw):
-        if number not in message:
+        name, inner = message.get(number, ("", None))
+        if not name:
             if value:  # more than Go's empty text, zero, or empty message (creationTimestamp)
-                raise Unreadable(f"field {number} is not known")
-            continue
-        name, kind = message[number]
-        if kind == IGNORED:
-            continue
-        if kind == NUMBER:
-            if not isinstance(value, int):
-                raise Unreadable(f"{name} is no number")
-            found[name] = value - (1 << 64) if value >> 63 else value
-        elif kind == TEXTS:
-            found.setdefault(name, []).append(_text(value))
-        elif kind == TEXT:
-            if text := _text(value):
-                found[name] = text
-        else:
-            found[name] = _read(value, kind)
+                raise ValueError(f"field {number} is not known")
+        elif inner is not None:
+            found[name] = _read(value, inner)
+        elif name in _REPEATED:
+            found.setdefault(name, []).append(value.decode())
+        elif name.endswith("Seconds"):
+            found[name] = int(value)
+        elif name != "status" and (text := value.decode()):
+            found[name] = text
     return found
 
 
-def _text(value: bytes | int) -> str:
-    if not isinstance(value, bytes):
-        raise Unreadable("a number where a text should be")
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise Unreadable("no UTF-8") from None
-
-
-def _fields(raw: bytes) -> Iterator[tuple[int, bytes | int]]:
+def _fields(raw: bytes) -> Iterator[tuple[int, Any]]:
     """Field numbers and values: bytes for what has a length, numbers for the rest."""
     at = 0
     while at < len(raw):
         key, at = _varint(raw, at)
-        number, wire = key >> 3, key & 7
-        value: bytes | int
-        if wire == 0:
-            value, at = _varint(raw, at)
-        elif wire in (1, 2, 5):
-            size = {1: 8, 5: 4}.get(wire, 0)
-            if wire == 2:
-                size, at = _varint(raw, at)
-            value, at = raw[at : at + size], at + size
-            if at > len(raw):
-                raise Unreadable("it ends in the middle")
+        value, at = _varint(raw, at)
+        if key & 7 == 0:
+            yield key >> 3, value
+        elif key & 7 == 2 and 0 <= value <= len(raw) - at:
+            yield key >> 3, raw[at : at + value]
+            at += value
         else:
-            raise Unreadable(f"wire type {wire}")
-        yield number, value
+            raise ValueError("it ends in the middle, or has numbers of a fixed size")
 
 
 def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    """An IndexError where it does not end."""
     value = shift = 0
     while True:
-        if at >= len(raw) or shift > 63:
-            raise Unreadable("a number does not end")
         byte = raw[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
+        if byte < 0x80 or shift > 63:
+            return (value - (1 << 64) if value >> 63 else value), at

@@ -1,19 +1,43 @@
 """What goes into the verbs and what comes out of them: the seam between HTTP (or a test) and Kubernetes' semantics.
 
-`http` makes a `Request` of a URL and its headers, `Verbs.handle` answers with an `Answer` or, for a watch, a `Stream`.
-Objects leave as the bytes they are stored as wherever possible; whoever renders another form (a Table, only the
-metadata) decodes them. Errors are `StatusError`s.
+A `Call` comes from `http`, `frontend` makes a `Request` of it, `Verbs.handle` answers with an `Answer` or, for a watch,
+a `Stream`, and a `Reply` goes back. Objects leave as the bytes they are stored as wherever possible; whoever renders
+another form (a Table, only the metadata) decodes them. Errors are `StatusError`s.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
+from devkube.errors import StatusError
 from devkube.kinds import Object, Resource
 from devkube.store import beginning, encode
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
-JSON = "application/json"
+JSON: Final = "application/json"
+_WARNINGS: Final = 4096  # bytes of warnings in one answer, more are cut as upstream cuts them
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request as it came. `headers` are looked up by lower-case name, their `items()` may have a name several times;
+    `query` has the first value of each key."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    read: Callable[[], Awaitable[bytes]] | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer as it goes; the pieces of a watch come as they happen."""
+
+    status: int
+    pieces: Iterable[bytes] | AsyncGenerator[bytes, None]
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,30 +75,18 @@ class Request:
 
 @dataclass(frozen=True)
 class Listing:
-    """A list of objects. `items` are JSON objects; `resource` gives their kind and version.
-
-    `bare` are the items as an ordinary list has them (those of built-in kinds without apiVersion and kind, as
-    upstream); `items` always have both.
-    """
+    """A list of objects. `items` are JSON objects with apiVersion and kind; `resource` gives their type."""
 
     resource: Resource
     metadata: Mapping[str, Any]
     items: Sequence[bytes]
 
-    def json(self) -> bytes:
-        head = encode({"kind": self.resource.listing, "apiVersion": self.resource.group_version})
-        return b"".join(
-            (head[:-1], b',"metadata":', encode(self.metadata), b',"items":[', b",".join(self.bare()), b"]}")
-        )
-
-    def bare(self) -> Sequence[bytes]:
-        if self.resource.custom or not self.items:
-            return self.items
+    def bare(self) -> Iterator[bytes]:
+        """The items as an ordinary list has them: those of built-in kinds without apiVersion and kind, as upstream."""
+        if self.resource.custom:
+            return iter(self.items)
         cut = len(beginning(self.resource.group_version, self.resource.kind)) + 1  # the order of what follows is any
-        return [b"{" + item[cut:] for item in self.items]
-
-
-Body = Object | bytes | Listing
+        return (b"{" + item[cut:] for item in self.items)
 
 
 @dataclass(frozen=True)
@@ -83,72 +95,29 @@ class Answer:
     subresources' own kinds: such bodies have no other form than JSON."""
 
     status: int
-    body: Body
+    body: Object | bytes | Listing
     resource: Resource | None = None
     warnings: Sequence[str] = ()
-
-    def json(self) -> bytes:
-        if isinstance(self.body, Listing):
-            return self.body.json()
-        return self.body if isinstance(self.body, bytes) else encode(self.body)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of a watch. `raw` is the object's JSON (a Status for ERROR).
-
-    All watchers that see the same change the same way get equal `raw` and one `shared`, where `line` keeps what
-    was encoded for the first of them.
-    """
+    """One line of a watch. `raw` is the object's JSON (a Status for ERROR)."""
 
     type: EventType
     raw: bytes
-    shared: dict[object, bytes] | None = None
 
-    def json(self) -> bytes:
+    def line(self) -> bytes:
         return b'{"type":"%s","object":%s}\n' % (self.type.encode(), self.raw)
 
-    def line(self, form: object, render: Callable[[bytes], bytes]) -> bytes:
-        """The line in another form (`form` names it: a hashable value that tells all of a rendering's parameters);
-        `render` makes the `object` of it."""
-        if self.type == "ERROR":
-            return self.json()
-        key = (form, self.type)
-        if self.shared is not None and (found := self.shared.get(key)):
-            return found
-        line = b'{"type":"%s","object":%s}\n' % (self.type.encode(), render(self.raw))
-        if self.shared is not None:
-            self.shared[key] = line
-        return line
 
+# A watch's answer: batches of events (what is there at once goes out in one write). It ends by itself at
+# timeoutSeconds and after an ERROR; whoever reads it closes it.
+Stream = AsyncGenerator[Sequence[Event], None]
 
-class Stream:
-    """A watch's answer: an async iterator of batches of events (what is there at once goes out in one write).
-
-    It ends by itself at timeoutSeconds and after an ERROR; `http` closes it when the client goes.
-    """
-
-    def __init__(self, resource: Resource, batches: AsyncIterator[Sequence[Event]]) -> None:
-        self.resource = resource
-        self.status = 200
-        self._batches = batches
-
-    def __aiter__(self) -> AsyncIterator[Sequence[Event]]:
-        return self._batches
-
-    async def aclose(self) -> None:
-        close = getattr(self._batches, "aclose", None)
-        if close is not None:
-            await close()
-
-
-class Subresource(Protocol):
-    """A subresource or a kind that is not stored, answered by a module of its own: TokenRequest, reviews, …
-
-    `obj` is the decoded body (decoded by the rules of the resource where they know its kind, else as sent).
-    """
-
-    async def __call__(self, request: Request, obj: Object) -> Answer: ...
+# A subresource or a kind that is not stored, answered by a module of its own: TokenRequest, reviews, … It gets the
+# decoded body.
+Subresource = Callable[[Request, Object], Awaitable[Answer]]
 
 
 @dataclass
@@ -189,3 +158,18 @@ class NoAdmission:
 
     async def validate(self, attributes: Attributes) -> None:
         return None
+
+
+def refused(error: StatusError, warnings: Iterable[str] = ()) -> Reply:
+    wait = (("Retry-After", str(error.retry_after)),) if error.retry_after else ()
+    return Reply(error.code, (encode(error.body()),), headers=(*wait, *warning_headers(warnings)))
+
+
+def warning_headers(warnings: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """RFC 7234's Warning 299, each once. When they are too many, each is cut to 256 characters and the rest dropped."""
+    texts = ["".join(c if c.isprintable() else " " for c in text) for text in dict.fromkeys(warnings)]
+    if sum(map(len, texts)) > _WARNINGS:
+        texts = [text[:256] for text in texts][: _WARNINGS // 256]
+    for text in texts:
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+        yield "Warning", f'299 - "{escaped}"'

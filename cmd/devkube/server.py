@@ -10,9 +10,9 @@ Each part is an attribute; a test may replace one before it starts.
 
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
@@ -28,14 +28,15 @@ from devkube.clock import Clock
 from devkube.custom.registry import Registry
 from devkube.deleting import CRDS
 from devkube.faults import Faults
-from devkube.frontend import Frontend
+from devkube.frontend import Frontend, pieces
 from devkube.http import HttpServer, tls
 from devkube.kinds import Catalog, Object, Resource
 from devkube.lifecycle import Lifecycle
 from devkube.options import Settings
-from devkube.requests import ADMIN, JSON, Answer, EventType, Request, Stream, User
+from devkube.requests import ADMIN, JSON, Answer, EventType, Stream, User
 from devkube.routes import Route
-from devkube.store import Store
+from devkube.store import Store, encode
+from devkube.tables import View
 from devkube.verbs import Verbs
 
 if TYPE_CHECKING:
@@ -48,7 +49,6 @@ class DevKube:
         self.clock = Clock()
         self.catalog = Catalog(wiring.builtins())
         self.store = Store(self._selectable, limit=self.settings.history)
-        self._by_key: tuple[int, dict[str, Resource]] = (-1, {})
         self.verbs = Verbs(self.store, self.catalog, self.clock)
         self.verbs.bookmark_seconds = self.settings.bookmark_seconds
         self.objects = Objects(self.store)
@@ -58,9 +58,7 @@ class DevKube:
         self.admission = Chain(self.objects, self.catalog, Caller(self.settings.webhook_services))
         self.verbs.admission = self.admission
         self.verbs.authorize = self._may
-        self.verbs.virtual.update(
-            wiring.virtual(self.verbs, self.authenticator, self.authorizer, self.objects, self.clock)
-        )
+        self.verbs.virtual.update(wiring.virtual(self.verbs, self.authenticator, self.authorizer, self.objects))
         self.registry = Registry(self.catalog)
         self.verbs.complete = self._complete
         self.issued = certificates.issue((self.settings.listen, *self.settings.names))
@@ -77,7 +75,7 @@ class DevKube:
         self.http = HttpServer(self.frontend)
         self.faults.cut_connections = self.http.cut
         self._simulation: Simulation | None = None
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._started = AsyncExitStack()  # what is to be ended, the last first
         self.url = ""
         self.kubeconfig = self.ca_file = Path()
 
@@ -87,44 +85,38 @@ class DevKube:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *failure: object) -> None:
         await self.stop()
 
     async def start(self) -> None:
         """Listening and with the kubeconfig written when it returns. OSError when the address is taken."""
-        directory = self.settings.directory
-        if directory is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="devkube-")
-            directory = Path(self._temporary.name)
-        try:
+        async with AsyncExitStack() as started:
+            settings, directory = self.settings, self.settings.directory
+            if directory is None:
+                directory = Path(started.enter_context(tempfile.TemporaryDirectory(prefix="devkube-")))
             files = certificates.write(self.issued, directory)
             wiring.seed(self.store, self.catalog, self.clock)
+            started.push_async_callback(self.admission.close)
             self.lifecycle.start()
-            if self.settings.simulate:
+            started.push_async_callback(self.lifecycle.stop)
+            if settings.simulate:
                 from devkube.simulation.simulation import Simulation  # nothing of it where it is not asked for
 
-                self._simulation = Simulation(self, self.store, self.clock, self.settings, self.lifecycle.idle)
+                self._simulation = Simulation(self, self.store, self.clock, settings, self.lifecycle.idle)
+                started.push_async_callback(self._simulation.stop)
                 await self._simulation.start()
-            port = await self.http.start(self.settings.listen, self.settings.port, tls(files))
-            self.url = f"https://{reachable(self.settings.listen)}:{port}"
+            port = await self.http.start(settings.listen, settings.port, tls(files))
+            started.push_async_callback(self.http.stop)
+            address = f"{reachable(settings.listen)}:{port}"
+            self.url = f"https://{address}"
+            self.frontend.documents.address = address
             self.ca_file, self.kubeconfig = files.authority, directory / "kubeconfig"
-            content = certificates.kubeconfig(self.url, self.issued.authority, self.admin_token)
-            for path in filter(None, (self.kubeconfig, self.settings.kubeconfig)):
-                certificates.write_kubeconfig(path, content)
-        except BaseException:
-            await self.stop()
-            raise
+            for path in filter(None, (self.kubeconfig, settings.kubeconfig)):
+                certificates.write_kubeconfig(path, self.url, self.issued.authority, self.admin_token)
+            self._started = started.pop_all()
 
     async def stop(self) -> None:
-        await self.http.stop()
-        if self._simulation is not None:
-            await self._simulation.stop()
-        await self.lifecycle.stop()
-        await self.admission.close()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        await self._started.aclose()
 
     # ------------------------------------------------------------------------------------- asking in process
 
@@ -140,53 +132,29 @@ class DevKube:
         agent: str = "devkube",
     ) -> Any:
         """The decoded answer. StatusError when there is none; nothing is authorized, faults do not meet it."""
-        answer = await self._handle(method, path, body, query, content_type, user, agent)
+        raw = body if isinstance(body, bytes) else b"" if body is None else encode(body)
+        answer = await self._ask(method, path, query or {}, body=raw, content_type=content_type, user=user, agent=agent)
         if not isinstance(answer, Answer):
-            await answer.aclose()
             raise ValueError("a watch is a stream: use DevKube.watch")
-        return msgspec.json.decode(answer.json())
+        resource = answer.resource or next(iter(self.catalog))
+        return msgspec.json.decode(b"".join(pieces(answer, View(resource, "", "", self.clock))))
 
     async def watch(
         self, path: str, *, query: Mapping[str, str] | None = None, user: User = ADMIN
-    ) -> AsyncIterator[tuple[EventType, Object]]:
+    ) -> AsyncGenerator[tuple[EventType, Object], None]:
         """(type, object) as they happen. The watch ends when the generator is closed."""
-        answer = await self._handle("GET", path, None, {"watch": "1", **(query or {})}, JSON, user, "devkube")
-        assert isinstance(answer, Stream)
-        try:
+        answer = await self._ask("GET", path, {"watch": "1", **(query or {})}, user=user)
+        assert not isinstance(answer, Answer)
+        async with aclosing(answer):
             async for batch in answer:
                 for event in batch:
                     yield event.type, msgspec.json.decode(event.raw)
-        finally:
-            await answer.aclose()
 
-    async def _handle(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-        query: Mapping[str, str] | None,
-        content_type: str,
-        user: User,
-        agent: str,
-    ) -> Answer | Stream:
+    async def _ask(self, method: str, path: str, query: Mapping[str, str], **more: Any) -> Answer | Stream:
         split = urlsplit(path)
-        parameters = {**dict(parse_qsl(split.query, keep_blank_values=True)), **(query or {})}
-        route = routes.parse(method, split.path, parameters)
-        resource = routes.find(self.catalog, route)
-        return await self.verbs.handle(
-            Request(
-                verb=route.verb,
-                resource=resource,
-                namespace=route.namespace if resource.namespaced else "",
-                name=route.name if route.named else "",
-                subresource=route.subresource,
-                query=parameters,
-                body=body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body),
-                content_type=content_type,
-                user=user,
-                agent=agent,
-            )
-        )
+        query = {**dict(parse_qsl(split.query, keep_blank_values=True)), **query}
+        route = routes.parse(method, split.path, query)
+        return await self.verbs.handle(routes.request(self.catalog, route, query, **more))
 
     @property
     def simulation(self) -> "Simulation":
@@ -202,13 +170,7 @@ class DevKube:
     # ------------------------------------------------------------------------------------- seams
 
     def _selectable(self, key: str, obj: Object) -> Mapping[str, str]:
-        revision, by_key = self._by_key
-        if revision != self.catalog.revision:
-            by_key = {}
-            for one in self.catalog:
-                by_key.setdefault(one.key, one)
-            self._by_key = self.catalog.revision, by_key
-        resource = by_key.get(key)
+        resource = self.catalog.stored_as(key)
         return fieldselectors.values(resource, obj) if resource else {}
 
     def _authenticate(self, headers: Mapping[str, str]) -> User:
@@ -216,13 +178,9 @@ class DevKube:
         return impersonated(user, headers.items(), self.authorizer)
 
     def _authorize(self, user: User, route: Route) -> None:
-        if route.plural:
-            question = Question(
-                user, route.verb, route.group, route.plural, route.subresource, route.namespace, route.name
-            )
-        else:
-            question = Question(user, route.verb, path=route.path)
-        self.authorizer.require(question)
+        about = (route.group, route.plural, route.subresource, route.namespace, route.name)
+        asked = Question(user, route.verb, *about) if route.plural else Question(user, route.verb, path=route.path)
+        self.authorizer.require(asked)
 
     def _may(self, user: User, verb: str, resource: Resource, namespace: str, name: str) -> None:
         self.authorizer.require(Question(user, verb, resource.group, resource.plural, "", namespace, name))

@@ -7,6 +7,7 @@ The verbs themselves are in `reading`, `writing`, `patching` and `deleting`; wha
 """
 
 from dataclasses import replace
+from typing import Any, Final
 
 from devkube import bodies, deleting, kinds, parameters, patching, reading, strategies, writing
 from devkube.builtin.rules import BuiltinRules
@@ -14,30 +15,28 @@ from devkube.errors import method_not_allowed
 from devkube.machinery import Machinery
 from devkube.requests import Answer, Attributes, Request, Stream, Subresource
 
+READS: Final[dict[str, Any]] = {"get": reading.get, "list": reading.list_, "watch": reading.watch}
+WRITES: Final[dict[str, Any]] = {
+    "create": writing.create,
+    "update": writing.update,
+    "patch": patching.patch,
+    "delete": deleting.delete,
+    "deletecollection": deleting.delete_collection,
+}
+
 
 class Verbs(Machinery):
     async def handle(self, request: Request) -> Answer | Stream:
-        other = self.virtual.get((request.resource.key, request.subresource))
-        if other is not None:
+        if other := self.virtual.get((request.resource.key, request.subresource)):
             return await self._elsewhere(other, request)
-        match request.verb:
-            case "get":
-                return reading.get(self, request)
-            case "list":
-                return reading.list_(self, request)
-            case "watch":
-                return reading.watch(self, request)
-            case "create":
-                return await writing.create(self, request)
-            case "update":
-                return await writing.update(self, request)
-            case "patch":
-                return await patching.patch(self, request)
-            case "delete":
-                return await deleting.delete(self, request)
-            case "deletecollection":
-                return await deleting.delete_collection(self, request)
-        raise method_not_allowed()
+        found: Answer | Stream
+        if read := READS.get(request.verb):
+            found = read(self, request)
+        elif write := WRITES.get(request.verb):
+            found = await write(self, request)
+        else:
+            raise method_not_allowed()
+        return found
 
     async def _elsewhere(self, other: Subresource, request: Request) -> Answer:
         """A body must be of the subresource's kind; a version it need not have."""

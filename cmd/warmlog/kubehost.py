@@ -109,7 +109,7 @@ def known(directory: Path) -> certificates.Issued | None:
         ]
     except OSError:
         return None
-    return certificates.Issued(authority, certificates.Pair(certificate, key))
+    return certificates.Issued(authority, certificate, key)
 
 
 def token(directory: Path) -> str:

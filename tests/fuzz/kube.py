@@ -9,13 +9,12 @@ import copy
 import json
 import random
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from devkube.calls import Call, Live
 from devkube.errors import StatusError
 from devkube.options import Settings
-from devkube.requests import ADMIN
+from devkube.requests import ADMIN, Call
 from devkube.routes import parse
 from devkube.server import DevKube
 from tests.fuzz import mutate
@@ -108,8 +107,8 @@ def _asking(request: Callable[[bytes], list[Call]]) -> Callable[[], Try]:
                 if not 400 <= error.code < 500:
                     raise RuntimeError(f"{error.code} {error.message} for {call}") from error
                 return False
-            if isinstance(answer, Live):
-                await answer.stream.aclose()
+            if isinstance(answer.pieces, AsyncGenerator):
+                await answer.pieces.aclose()
                 return True
             body = b"".join(answer.pieces)
             assert answer.status < 500, (answer.status, body[:500], call)

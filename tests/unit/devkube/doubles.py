@@ -2,12 +2,16 @@
 
 from typing import Any
 
+import msgspec
+
 from devkube.clock import Clock
 from devkube.fieldselectors import values
+from devkube.frontend import pieces
 from devkube.kinds import Catalog, FieldValidation, Object, Resource, Subresource
 from devkube.requests import Answer, Listing, Request, Stream
 from devkube.schema import ANYTHING, Schema
 from devkube.store import Store, encode
+from devkube.tables import View
 from devkube.verbs import Verbs
 
 
@@ -81,9 +85,8 @@ class Api:
     async def ask(self, verb: str, plural: str, name: str = "", body: Any = None, **more: Any) -> Any:
         """The decoded answer."""
         answer = await self.answer(verb, plural, name, body, **more)
-        import msgspec
-
-        return msgspec.json.decode(answer.json())
+        view = View(RESOURCES[plural], "", "", self.clock)
+        return msgspec.json.decode(b"".join(pieces(answer, view)))
 
     async def answer(self, verb: str, plural: str, name: str = "", body: Any = None, **more: Any) -> Answer:
         found = await self.verbs.handle(self.request(verb, plural, name, body, **more))
@@ -92,7 +95,7 @@ class Api:
 
     async def stream(self, plural: str, name: str = "", **query: str) -> Stream:
         found = await self.verbs.handle(self.request("watch", plural, name, query=query))
-        assert isinstance(found, Stream)
+        assert not isinstance(found, Answer)
         return found
 
     async def listing(self, plural: str, **query: str) -> Listing:

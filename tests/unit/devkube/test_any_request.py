@@ -2,14 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from devkube.calls import Call, Live
 from devkube.options import Settings
+from devkube.requests import Call
 from devkube.server import DevKube
 from devkube.wiring import seed
 
@@ -95,8 +95,8 @@ def test_nothing_is_a_500(
 
     async def ask() -> int:
         answer = await server.frontend.answer(Call(method, path, query, headers, read))
-        if isinstance(answer, Live):
-            await answer.stream.aclose()
+        if isinstance(answer.pieces, AsyncGenerator):
+            await answer.pieces.aclose()
             return 200
         assert all(isinstance(piece, bytes) for piece in answer.pieces)
         return answer.status

@@ -33,11 +33,11 @@ def test_kind_and_version_are_filled_in_for_built_ins() -> None:
 @pytest.mark.parametrize(
     ("body", "part"),
     [
-        (b"", "unexpected end of JSON input (empty)"),
+        (b"", "json parse error"),
         (b"{", "couldn't get version/kind; json parse error"),
-        (b"[]", "cannot unmarshal array"),
-        (b"null", "cannot unmarshal null"),
-        (b'{"kind":1}', "kind must be a string"),
+        (b"[]", "no JSON object"),
+        (b"null", "no JSON object"),
+        (b'{"kind":1}', "kind and apiVersion must be strings"),
         (b'{"kind":"Node","apiVersion":"v1"}', 'Node in version "v1" cannot be handled as a Pod'),
         (b'{"kind":"Pod","apiVersion":"v2"}', "(v2) does not match the expected API version (v1)"),
         (b'{"a":' * 300 + b"1" + b"}" * 300, "nested deeper than 200 levels"),
@@ -67,17 +67,17 @@ def test_yaml_that_is_none(text: bytes) -> None:
 
 def test_repeated_keys_are_told_with_their_path() -> None:
     text = b'{"a":{"b":1,"b":2},"c":[{"d":1,"d":2}],"a":{"b":1}}'
-    found = bodies.duplicates(text, json.loads(text))
+    found = bodies.duplicates(text)
     assert found == ['duplicate field "a.b"', 'duplicate field "c[0].d"', 'duplicate field "a"']
 
 
 @given(JSON_VALUES, st.booleans())
 def test_no_key_is_repeated_in_what_a_library_writes(value: object, ascii_only: bool) -> None:
-    assert bodies.duplicates(json.dumps(value, ensure_ascii=ascii_only).encode(), value) == []
+    assert bodies.duplicates(json.dumps(value, ensure_ascii=ascii_only).encode()) == []
 
 
 @given(JSON_VALUES, st.text(max_size=6))
 def test_a_key_repeated_is_found_whatever_is_around_it(value: object, key: str) -> None:
     name = json.dumps(key)
     text = f"{{{name} : {json.dumps(value)}, {name}: 1}}".encode()
-    assert f'duplicate field "{key}"' in bodies.duplicates(text, json.loads(text))
+    assert f'duplicate field "{key}"' in bodies.duplicates(text)

@@ -12,7 +12,7 @@ from devkube import certificates
 
 def test_it_is_json_and_yaml_and_private(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "kubeconfig"
-    certificates.write_kubeconfig(path, certificates.kubeconfig("https://127.0.0.1:6443", b"PEM", "secret"))
+    certificates.write_kubeconfig(path, "https://127.0.0.1:6443", b"PEM", "secret")
     read = json.loads(path.read_bytes())
     assert read == yaml.safe_load(path.read_text())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -21,14 +21,13 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
         ("application/vnd.kubernetes.protobuf, application/json", ""),
         ("application/json;as=Tablet;v=v1;g=meta.k8s.io,application/json", ""),
         ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", ""),
-        # Quality goes before order; wildcards come last among equals.
-        (f"application/json;q=0.5,{TABLE}", "Table"),
-        (f"*/*,{TABLE}", "Table"),
+        # Those that fit count in their order.
+        (f"application/json,{TABLE}", ""),
         ("application/json;stream=watch", ""),
     ],
 )
 def test_the_form_that_the_client_prefers_among_those_made_here(accept: str, expected: str) -> None:
-    assert negotiation.output(accept) == expected
+    assert negotiation.form_of(accept, listed=False) == expected
 
 
 @pytest.mark.parametrize(
@@ -37,12 +36,12 @@ def test_the_form_that_the_client_prefers_among_those_made_here(accept: str, exp
         "application/vnd.kubernetes.protobuf",
         "text/html",
         "application/json;as=Table;v=v7;g=meta.k8s.io",
-        "application/json;stream=socket",
+        "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",  # of one object
     ],
 )
 def test_nothing_that_fits_is_a_406_that_names_what_would(accept: str) -> None:
     with pytest.raises(StatusError, match="application/json") as caught:
-        negotiation.output(accept)
+        negotiation.form_of(accept, listed=False)
     assert (caught.value.code, caught.value.reason) == (406, "NotAcceptable")
 
 
@@ -92,17 +91,3 @@ def test_protobuf_is_refused_with_the_way_out(sent: str) -> None:
     with pytest.raises(StatusError, match="kubectl create -f FILE") as caught:
         negotiation.body_of(sent, b"k8s\x00\n\x0b", verb="create")
     assert (caught.value.code, caught.value.reason) == (415, "UnsupportedMediaType")
-
-
-def test_gzip_only_for_large_answers_and_only_when_asked() -> None:
-    assert negotiation.wants_gzip("deflate, gzip;q=1.0", 200_000)
-    assert not negotiation.wants_gzip("gzip", 1000)
-    assert not negotiation.wants_gzip("", 200_000)
-    assert not negotiation.wants_gzip("gzipped", 200_000)
-
-
-def test_include_object_is_checked() -> None:
-    assert negotiation.include_object("") == "Metadata"
-    assert negotiation.include_object("Object") == "Object"
-    with pytest.raises(StatusError, match="must be 'Metadata', 'Object', 'None', or empty"):
-        negotiation.include_object("All")

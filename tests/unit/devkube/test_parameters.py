@@ -6,6 +6,7 @@ import pytest
 
 from devkube import parameters
 from devkube.errors import StatusError
+from devkube.store import Stored
 from tests.unit.devkube.doubles import RESOURCES, Api
 
 PODS = RESOURCES["pods"]
@@ -31,7 +32,7 @@ def test_writes() -> None:
         ({"dryRun": "Some"}, {}, 'dryRun: Unsupported value: "Some": supported values: "All"'),
         ({"fieldValidation": "Mild"}, {}, 'fieldValidation: Unsupported value: "Mild"'),
         ({"fieldManager": "x" * 129}, {}, "fieldManager: Too long: may not be more than 128 bytes"),
-        ({"fieldManager": "a\n"}, {}, "invalid character U+000A (at position 1)"),
+        ({"fieldManager": "a\n"}, {}, "should only contain printable characters"),
         ({"force": "true"}, {"kind": "PatchOptions"}, "force: Forbidden: may not be specified for non-apply patch"),
         ({}, {"kind": "PatchOptions", "applies": True}, "fieldManager: Required value: is required for apply patch"),
     ],
@@ -47,13 +48,18 @@ def read(watch: bool = False, name: str = "", **query: str) -> parameters.Read:
     return parameters.read(query, PODS, watch=watch, name=name)
 
 
+def stored(name: str, **labels: str) -> Stored:
+    return Stored("pods", "ns", name, "", 1, b"", 0, labels, {}, ())
+
+
 def test_reads() -> None:
     found = read(limit="5", timeoutSeconds="7", allowWatchBookmarks="1", resourceVersion="3")
     assert (found.limit, found.timeout, found.bookmarks, found.version) == (5, 7, True, "3")
-    assert not found.selective
-    assert read(labelSelector="a=b").selective
-    assert read(name="a").fields.name == "a"
-    assert read(name="a", fieldSelector="metadata.name=a").fields.name == "a"
+    assert found.predicate is None
+    for chosen in (read(labelSelector="l=b"), read(name="a"), read(name="a", fieldSelector="metadata.name=a")):
+        assert chosen.predicate is not None
+        assert chosen.predicate(stored("a", l="b"))
+        assert not chosen.predicate(stored("b"))
 
 
 @pytest.mark.parametrize(

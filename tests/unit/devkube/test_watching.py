@@ -170,24 +170,6 @@ async def test_it_ends_at_its_time_with_a_bookmark(api: Api) -> None:
     assert await watch.over()
 
 
-async def test_watchers_share_what_is_encoded(api: Api) -> None:
-    watches = [await api.stream("configmaps", resourceVersion=str(api.store.version)) for _ in range(3)]
-    await api.create("configmaps", "a")
-    rendered = []
-
-    def render(raw: bytes) -> bytes:
-        rendered.append(raw)
-        return b"{}"
-
-    lines = []
-    for stream in watches:
-        (event,) = await anext(aiter(stream))
-        lines.append(event.line("form", render))
-        await stream.aclose()
-    assert lines == [b'{"type":"ADDED","object":{}}\n'] * 3
-    assert len(rendered) == 1
-
-
 async def test_closing_a_watch_leaves_nothing_behind(api: Api) -> None:
     stream = await api.stream("configmaps", resourceVersion=str(api.store.version), allowWatchBookmarks="true")
     reading = asyncio.create_task(anext(aiter(stream)))
