@@ -5,12 +5,11 @@ Pod on a node stays until its grace is over and somebody (a kubelet, the simulat
 cluster. Rules: apiserver's registry/rest/delete.go and registry/generic/registry/store.go.
 """
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from devkube import deleteoptions, reading
-from devkube.deleteoptions import DeleteOptions
+from devkube.deleteoptions import DeleteOptions, Preconditions
 from devkube.errors import About, StatusError, conflict, forbidden
 from devkube.kinds import Object, Resource
 from devkube.machinery import Machinery
@@ -21,6 +20,7 @@ ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 CRD_CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"
+_COLLECTED: Final = {"Orphan": ORPHAN, "Foreground": FOREGROUND}  # by policy
 # Whose deletion is answered by the object and not by a Status (ReturnDeletedObject).
 _RETURNED: Final = frozenset(
     ("pods", "services", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims", "resourcequotas")
@@ -28,62 +28,46 @@ _RETURNED: Final = frozenset(
 
 
 async def delete(m: Machinery, request: Request) -> Answer:
-    options = deleteoptions.read(request)
-    warnings = request.warnings
-    stored = m.of(request)
-    obj, gone = await remove(m, request, stored, options, warnings)
     resource = request.resource
-    if gone and resource.key not in _RETURNED:
-        return Answer(200, success(resource, obj), None, warnings)
-    status = 202 if not gone and options.orphan is False else 200
-    return Answer(status, obj, resource, warnings)
+    obj, gone = await _remove(m, request, m.of(request), deleteoptions.read(request))
+    if not gone or resource.key in _RETURNED:
+        return Answer(200, obj, resource, request.warnings)
+    meta = obj["metadata"]
+    details = {"name": meta["name"], "group": resource.group, "kind": resource.plural, "uid": meta.get("uid", "")}
+    success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return Answer(200, {**success, "details": {k: v for k, v in details.items() if v}}, None, request.warnings)
 
 
 async def delete_collection(m: Machinery, request: Request) -> Answer:
     """Each object by itself; what others deleted meanwhile is no matter. Answered by the list of what it was about."""
-    options = deleteoptions.read(request)
-    warnings = request.warnings
-    found = reading.matching(m, request, request.resource)
+    options, resource = deleteoptions.read(request), request.resource
+    found = reading.matching(m, request, resource)
     for stored in found:
         try:
-            await remove(m, request, stored, options, warnings)
+            await _remove(m, request, stored, options)
         except StatusError as error:
             if error.code != 404:
                 raise
-    resource = request.resource
     items = [m.view(one, resource) for one in found]
-    return Answer(200, Listing(resource, {"resourceVersion": str(m.store.version)}, items), resource, warnings)
+    listing = Listing(resource, {"resourceVersion": str(m.store.version)}, items)
+    return Answer(200, listing, resource, request.warnings)
 
 
-def success(resource: Resource, obj: Object) -> Object:
-    meta = obj["metadata"]
-    details = {"name": meta["name"], "group": resource.group, "kind": resource.plural, "uid": meta.get("uid", "")}
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "details": {k: v for k, v in details.items() if v},
-    }
-
-
-async def remove(
-    m: Machinery, request: Request, stored: Stored, options: DeleteOptions, warnings: list[str]
-) -> tuple[Object, bool]:
+async def _remove(m: Machinery, request: Request, stored: Stored, options: DeleteOptions) -> tuple[Object, bool]:
     """Delete one object, or mark it as being deleted. Returns its last state and whether it is gone."""
     resource = request.resource
     for _ in range(10):
         obj = m.read(stored, resource)
-        _check_preconditions(obj, options, resource)
-        await _admit(m, request, obj, options, warnings)
+        _check_preconditions(obj, options.preconditions or Preconditions(), resource)
+        await _admit(m, request, obj, options)
         marked = _marked(m, obj, options, resource)
+        if options.dry_run or marked == obj:
+            return marked or obj, marked is None
         try:
-            if marked is None:
-                last = obj if options.dry_run else _final(m, obj, stored, resource)
-                return last, True
-            if marked == obj or options.dry_run:
-                return marked, False
-            return m.read(m.store.replace(resource.key, marked, stored.version), resource), False
+            if marked is not None:
+                return m.read(m.store.replace(resource.key, marked, stored.version), resource), False
+            last = m.store.remove(resource.key, stored.namespace, stored.name, stored.version, obj)
+            return m.read(last, resource), True
         except Lost as lost:
             if lost.found is None:
                 return obj, True
@@ -91,112 +75,93 @@ async def remove(
     raise conflict(resource.about(stored.name), "it keeps being modified while it is deleted; please try again")
 
 
-def _final(m: Machinery, obj: Object, stored: Stored, resource: Resource) -> Object:
-    return m.read(m.store.remove(resource.key, stored.namespace, stored.name, stored.version, obj), resource)
-
-
-async def _admit(m: Machinery, request: Request, obj: Object, options: DeleteOptions, warnings: list[str]) -> None:
-    if request.resource.key == "namespaces" and obj["metadata"]["name"] in ("default", "kube-system", "kube-public"):
-        raise forbidden(request.resource.about(obj["metadata"]["name"]), "this namespace may not be deleted")
+async def _admit(m: Machinery, request: Request, obj: Object, options: DeleteOptions) -> None:
+    name = obj["metadata"]["name"]
+    if request.resource.key == "namespaces" and name in ("default", "kube-system", "kube-public"):
+        raise forbidden(request.resource.about(name), "this namespace may not be deleted")
     attributes = Attributes(
         operation="DELETE",
         resource=request.resource,
         namespace=request.namespace,
-        name=obj["metadata"]["name"],
+        name=name,
         object=None,
         old=obj,
         user=request.user,
-        dry_run=options.dry_run,
+        dry_run=bool(options.dry_run),
         options=options.options(),
-        warnings=warnings,
+        warnings=request.warnings,
     )
     await m.admission.mutate(attributes)
     await m.admission.validate(attributes)
 
 
-def _check_preconditions(obj: Object, options: DeleteOptions, resource: Resource) -> None:
+def _check_preconditions(obj: Object, wanted: Preconditions, resource: Resource) -> None:
     meta = obj["metadata"]
     about = About(resource.group, resource.kind, meta["name"])
-    if options.uid is not None and options.uid != meta["uid"]:
-        told = f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']}). "
-        raise conflict(about, told + "The object might have been deleted and then recreated")
-    if options.version is not None and options.version != meta["resourceVersion"]:
-        told = f"the ResourceVersion in the precondition ({options.version}) does not match the ResourceVersion in "
-        raise conflict(about, f"{told}record ({meta['resourceVersion']}). The object might have been modified")
+    for told, asked, found in (
+        ("UID", wanted.uid, meta.get("uid")),
+        ("ResourceVersion", wanted.resource_version, meta["resourceVersion"]),
+    ):
+        if asked is not None and asked != found:
+            why = f"the {told} in the precondition ({asked}) does not match the {told} in record ({found})"
+            raise conflict(about, f"{why}. The object might have been deleted and recreated, or modified")
 
 
 def _marked(m: Machinery, obj: Object, options: DeleteOptions, resource: Resource) -> Object | None:
     """The object as it waits for its end (equal to `obj`: it waits already), or None: nothing keeps it."""
     meta = dict(obj["metadata"])
     marked = {**obj, "metadata": meta}
+    left, grace = meta.get("deletionGracePeriodSeconds"), 0
     if resource.key == "pods":
-        pending = meta.get("deletionTimestamp") and meta.get("deletionGracePeriodSeconds")
-        if pending and not (options.grace is not None and options.grace < meta["deletionGracePeriodSeconds"]):
+        asked = options.grace_period_seconds
+        if left and (asked is None or asked >= left):
             return obj
-        grace = options.grace if pending else _grace(obj, options)
-        if grace and meta.get("deletionGracePeriodSeconds") != 0:
-            _set_grace(m, meta, grace)
-            meta["finalizers"] = _finalizers(meta, options)
-            return _without_empty(marked)
-    meta["finalizers"] = _finalizers(meta, options)
-    if resource.key == CRDS and CRD_CLEANUP not in meta["finalizers"]:
-        meta["finalizers"] = [*meta["finalizers"], CRD_CLEANUP]
+        grace = left if left == 0 else _grace(obj, asked)
+    finalizers = _finalizers(meta, options)
+    if resource.key == CRDS and CRD_CLEANUP not in finalizers:
+        finalizers.append(CRD_CLEANUP)
     namespace = resource.key == "namespaces"
-    if not meta["finalizers"] and not (namespace and (obj.get("spec") or {}).get("finalizers")):
+    if not grace and not finalizers and not (namespace and (obj.get("spec") or {}).get("finalizers")):
         return None
-    if not meta.get("deletionTimestamp"):
-        if "generation" in meta:
-            meta["generation"] += 1
-        meta["deletionTimestamp"] = m.clock.timestamp()
+    meta.pop("finalizers", None)
+    if finalizers:
+        meta["finalizers"] = finalizers
+    if not meta.get("deletionTimestamp") and "generation" in meta:
+        meta["generation"] += 1
     if namespace:
+        meta.setdefault("deletionTimestamp", m.clock.timestamp())
         marked["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
     else:
-        meta["deletionGracePeriodSeconds"] = 0
-        if meta["deletionTimestamp"] > (now := m.clock.timestamp()):
-            meta["deletionTimestamp"] = now
-    return _without_empty(marked)
+        _set_grace(m, meta, grace)
+    return marked
 
 
-def _without_empty(obj: Object) -> Object:
-    if not obj["metadata"].get("finalizers"):
-        obj["metadata"].pop("finalizers", None)
-    return obj
-
-
-def _grace(pod: Object, options: DeleteOptions) -> int:
+def _grace(pod: Object, asked: int | None) -> int:
     """A Pod's grace: none where no kubelet has it or it has ended (podStrategy.CheckGracefulDelete)."""
     spec = pod.get("spec") or {}
     if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return 0
-    if options.grace is not None:
-        return options.grace
-    grace: int = spec.get("terminationGracePeriodSeconds", 30)
-    return max(grace, 1) if grace < 0 else grace
+    grace: int = spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked
+    return 1 if grace < 0 else grace
 
 
 def _set_grace(m: Machinery, meta: dict[str, Any], grace: int) -> None:
-    old = meta.get("deletionTimestamp")
-    if old:
-        # A pending deletion is only made shorter, and never ends before now.
-        began = datetime.fromisoformat(old) - timedelta(seconds=meta["deletionGracePeriodSeconds"])
-        ends, now = began + timedelta(seconds=grace), m.clock.now()
-        if ends < now:
-            ends, grace = now, 1
-        meta["deletionTimestamp"] = ends.strftime("%Y-%m-%dT%H:%M:%SZ")
-    else:
+    """A pending deletion is only made shorter, and never ends before now."""
+    ends, now = meta.get("deletionTimestamp"), m.clock.now()
+    if not ends:
         meta["deletionTimestamp"] = m.clock.after(grace)
-        if "generation" in meta:
-            meta["generation"] += 1
+    elif left := meta.get("deletionGracePeriodSeconds"):
+        when = datetime.fromisoformat(ends) - timedelta(seconds=left - grace)
+        if when < now:
+            when, grace = now, min(grace, 1)
+        meta["deletionTimestamp"] = when.strftime("%Y-%m-%dT%H:%M:%SZ")
     meta["deletionGracePeriodSeconds"] = grace
 
 
 def _finalizers(meta: dict[str, Any], options: DeleteOptions) -> list[str]:
-    """With those that garbage collection works on: what the client asks for, else what the object has."""
-    found: Sequence[str] = meta.get("finalizers") or ()
-    rest = [one for one in found if one not in (ORPHAN, FOREGROUND)]
-    policy = options.policy
-    if not policy:
-        policy = {ORPHAN: "Orphan", FOREGROUND: "Foreground"}.get(
-            next((one for one in found if one in (ORPHAN, FOREGROUND)), ""), ""
-        )
-    return rest + {"Orphan": [ORPHAN], "Foreground": [FOREGROUND]}.get(policy, [])
+    """With the one that garbage collection works on: what the client asks for, else what the object has."""
+    found = meta.get("finalizers") or ()
+    if not options.propagation_policy:
+        return list(found)
+    asked = _COLLECTED.get(options.propagation_policy)
+    return [one for one in found if one not in _COLLECTED.values()] + ([asked] if asked else [])

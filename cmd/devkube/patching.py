@@ -33,7 +33,7 @@ async def patch(m: Machinery, request: Request) -> Answer:
         raise bad_request(f"error decoding {'YAML' if how == APPLY else 'patch'}: {error}") from None
     if how == APPLY:
         return await _apply(write, body)
-    repeated = bodies.duplicates(request.body, body)
+    repeated = bodies.duplicates(request.body)
     scaled = request.subresource == "scale"
 
     def changed(old: Object) -> Object:

@@ -24,11 +24,11 @@ def test_deletes() -> None:
         "dryRun": ["All"],
     }
     found = delete(body)
-    assert found == DeleteOptions(dry_run=True, grace=1, policy="Foreground", uid="u", version="7")
-    assert found.options()["preconditions"] == {"uid": "u", "resourceVersion": "7"}
-    assert delete(gracePeriodSeconds="0", propagationPolicy="Orphan") == DeleteOptions(grace=0, policy="Orphan")
-    assert delete(orphanDependents="true").policy == "Orphan"
-    assert delete({"orphanDependents": False}).policy == "Background"
+    assert found.options() == {**body, "apiVersion": "meta.k8s.io/v1", "gracePeriodSeconds": 1}
+    wanted = DeleteOptions(grace_period_seconds=0, propagation_policy="Orphan")
+    assert delete(gracePeriodSeconds="0", propagationPolicy="Orphan") == wanted
+    assert delete(orphanDependents="true").propagation_policy == "Orphan"
+    assert delete({"orphanDependents": False}).propagation_policy == "Background"
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_deletes() -> None:
         ({"propagationPolicy": "Maybe"}, 422, 'propagationPolicy: Unsupported value: "Maybe"'),
         ({"propagationPolicy": "Orphan", "orphanDependents": True}, 422, "cannot be both set"),
         ({"dryRun": ["x"]}, 422, "dryRun: Unsupported value"),
-        ({"gracePeriodSeconds": "1"}, 400, "gracePeriodSeconds must be a whole number, not string"),
-        ({"preconditions": []}, 400, "preconditions must be an object, not array"),
+        ({"gracePeriodSeconds": "1"}, 400, "Expected `int | null`, got `str` - at `$.gracePeriodSeconds`"),
+        ({"preconditions": []}, 400, "Expected `object | null`, got `array` - at `$.preconditions`"),
         ({"kind": "Pod"}, 400, "cannot be handled as a DeleteOptions"),
     ],
 )

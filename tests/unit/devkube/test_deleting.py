@@ -82,11 +82,6 @@ async def test_propagation_is_a_finalizer_for_the_collector(api: Api, policy: st
     assert again["status"] == "Success"
 
 
-async def test_a_status_202_where_dependents_are_asked_for_by_the_old_option(api: Api) -> None:
-    await api.create("widgets", "w", metadata={"finalizers": ["example.com/x"]})
-    assert (await api.answer("delete", "widgets", "w", {"orphanDependents": False})).status == 202
-
-
 async def pod(api: Api, name: str, **spec: Any) -> Any:
     return await api.create("pods", name, spec={"nodeName": "n", "terminationGracePeriodSeconds": 20, **spec})
 
