@@ -1,222 +1,129 @@
-"""Deployments and ReplicaSets: one ReplicaSet per Pod template, scaled so that an update rolls over (or Recreate).
+"""Deployments and ReplicaSets: one ReplicaSet per Pod template, scaled so that an update rolls over.
 
-Rules: upstream's pkg/controller/deployment (rolling.go, recreate.go). A ReplicaSet that is ready counts as available:
-minReadySeconds and progress deadlines are left out.
+Rules: upstream's pkg/controller/deployment (rolling.go). Recreate is an update that needs no Pod to be available.
 """
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from devkube.errors import StatusError
 from devkube.kinds import Object
-from devkube.simulation import owning
-from devkube.simulation.client import Client, condition, set_condition
+from devkube.simulation import workloads
+from devkube.simulation.client import Client, conditions
 from devkube.values import clone
 
 HASH: Final = "pod-template-hash"
-REVISION: Final = "deployment.kubernetes.io/revision"
 
 
-class Deployments:
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    async def reconcile(self, namespace: str, name: str) -> None:
-        found = await self._client.get("Deployment", namespace, name)
-        if found is None or found["metadata"].get("deletionTimestamp"):
-            return
-        spec = found["spec"]
-        sets = sorted(await owning.claim(self._client, found, "ReplicaSet"), key=_revision)
-        new = next((one for one in sets if _bare(one["spec"]["template"]) == _bare(spec["template"])), None)
-        old = [one for one in sets if one is not new]
-        recreate = spec["strategy"]["type"] == "Recreate"
-        if spec.get("paused"):
-            # The template may have changed already: what there is of the old one is still scaled.
-            running = [one for one in sets if _replicas(one)] or ([new] if new else sets[-1:])
-            if len(running) == 1:
-                await self._scale(found, running[0], spec["replicas"])
-        elif not recreate or not await self._clear(found, old):
-            found, new = await self._newest(found, new, old)
-            await self._scale(found, new, spec["replicas"]) if recreate else await self._roll(found, new, old)
-        await self._tell(found, new)
-
-    async def _clear(self, found: Object, old: Sequence[Object]) -> bool:
-        """Recreate: scale the old ones to nothing. Whether some of their Pods are still there."""
-        for one in old:
-            await self._scale(found, one, 0)
-        uids = {one["metadata"]["uid"] for one in old}
-        pods = await self._client.list("Pod", found["metadata"]["namespace"])
-        return any(owning.controller(one).get("uid") in uids and not owning.over(one) for one in pods)
-
-    async def _newest(self, found: Object, new: Object | None, old: Sequence[Object]) -> tuple[Object, Object]:
-        """The ReplicaSet of the template as it is now; it has the highest revision, also when it came back."""
-        number = max((_revision(one) for one in old), default=0) + 1
-        if new is None:
-            new = await self._make(found, number)
-        elif _revision(new) < number:
-            new = await self._client.patch(new, {"metadata": {"annotations": {REVISION: str(number)}}})
-        if _revision(found) != _revision(new):
-            change = {"metadata": {"annotations": {REVISION: str(_revision(new))}}}
-            found = await self._client.patch(found, change)
-        return found, new
-
-    async def _make(self, found: Object, number: int) -> Object:
-        meta, spec = found["metadata"], found["spec"]
-        hashed = owning.fingerprint(spec["template"])
-        template, selector = clone(spec["template"]), clone(spec["selector"])
-        template.setdefault("metadata", {}).setdefault("labels", {})[HASH] = hashed
-        selector.setdefault("matchLabels", {})[HASH] = hashed
-        own = {
-            "name": f"{meta['name']}-{hashed}",
-            "namespace": meta["namespace"],
-            "labels": template["metadata"]["labels"],
-            "annotations": {REVISION: str(number)},
-            "ownerReferences": [owning.reference(found)],
-        }
-        spec = {"replicas": 0, "selector": selector, "template": template}
-        return await self._client.create("ReplicaSet", {"metadata": own, "spec": spec})
-
-    async def _roll(self, found: Object, new: Object, old: Sequence[Object]) -> None:
-        wanted = found["spec"]["replicas"]
-        surge, unavailable = bounds(found["spec"])
-        total, ours = sum(map(_replicas, (new, *old))), _replicas(new)
-        if ours > wanted:
-            await self._scale(found, new, wanted)
-        elif ours < wanted and (room := wanted + surge - total) > 0:
-            await self._scale(found, new, min(wanted, ours + room))
-        else:
-            # Only as many go as are not needed: those that are not available first.
-            spare = total - (wanted - unavailable) - (ours - _ready(new))
-            left = {one["metadata"]["uid"]: _replicas(one) for one in old}
-            spare = min(spare, sum(left.values()))
-            for sick in (True, False):
-                for one in old:
-                    uid = one["metadata"]["uid"]
-                    goes = max(0, min(spare, left[uid] - _ready(one) if sick else left[uid]))
-                    left[uid], spare = left[uid] - goes, spare - goes
-            for one in old:
-                await self._scale(found, one, left[one["metadata"]["uid"]])
-
-    async def _scale(self, found: Object, one: Object, replicas: int) -> None:
-        before, name = _replicas(one), one["metadata"]["name"]
-        if before != replicas:
-            await self._client.patch(one, {"spec": {"replicas": replicas}})
-            way = "up" if replicas > before else "down"
-            text = f"Scaled {way} replica set {name} from {before} to {replicas}"
-            await self._client.tell(found, "ScalingReplicaSet", text)
-
-    async def _tell(self, found: Object, new: Object | None) -> None:
-        """What `kubectl rollout status` reads."""
-        sets, spec, now = await owning.claim(self._client, found, "ReplicaSet"), found["spec"], self._client.timestamp()
-        current = next((one for one in sets if new and one["metadata"]["uid"] == new["metadata"]["uid"]), None)
-        total, ready = (_sum(sets, key) for key in ("replicas", "readyReplicas"))
-        updated, wanted = _sum([current] if current else [], "replicas"), spec["replicas"]
-        counts = {
-            "replicas": total,
-            "updatedReplicas": updated,
-            "readyReplicas": ready,
-            "availableReplicas": ready,
-            "unavailableReplicas": max(0, sum(map(_replicas, sets)) - ready),
-        }
-        status: dict[str, Any] = {key: value for key, value in counts.items() if value}
-        status["observedGeneration"] = found["metadata"]["generation"]
-        enough = ready >= wanted - bounds(spec)[1]
-        told = {
-            "Available": ("True" if enough else "False", f"MinimumReplicas{'A' if enough else 'Una'}vailable"),
-            "Progressing": ("True", "ReplicaSetUpdated"),
-        }
-        if spec.get("paused"):
-            told["Progressing"] = ("Unknown", "DeploymentPaused")
-        elif updated == wanted == total == ready:
-            told["Progressing"] = ("True", "NewReplicaSetAvailable")
-        if current and (failure := condition(current, "ReplicaFailure")):
-            told["ReplicaFailure"] = ("True", failure["reason"])
-        conditions: list[dict[str, Any]] = []
-        for kind, (state, reason) in told.items():
-            old = condition(found, kind)
-            if (old.get("status"), old.get("reason")) == (state, reason):
-                conditions.append(old)
-                continue
-            conditions += [old] if old else []
-            new_one = {"type": kind, "status": state, "reason": reason, "lastUpdateTime": now}
-            message = condition(current, kind).get("message") if current and kind == "ReplicaFailure" else ""
-            set_condition(conditions, {**new_one, "message": message}, now)
-        status["conditions"] = conditions
-        await self._client.status(found, status)
+async def deployment(client: Client, found: Object) -> None:
+    if found["spec"].get("paused"):
+        return
+    sets = await workloads.owned(client, found, "ReplicaSet")
+    hashed = workloads.fingerprint(found["spec"]["template"])
+    new = next((one for one in sets if one["metadata"]["labels"][HASH] == hashed), None)
+    old = [one for one in sets if one is not new]
+    new = new or await _make(client, found, hashed)
+    await _roll(client, found, new, old)
+    await _tell(client, found, new, old)
 
 
-class ReplicaSets:
+async def _make(client: Client, found: Object, hashed: str) -> Object:
+    template, selector = clone(found["spec"]["template"]), clone(found["spec"]["selector"])
+    template.setdefault("metadata", {}).setdefault("labels", {})[HASH] = hashed
+    selector.setdefault("matchLabels", {})[HASH] = hashed
+    meta = {
+        "name": f"{found['metadata']['name']}-{hashed}",
+        "namespace": found["metadata"]["namespace"],
+        "labels": template["metadata"]["labels"],
+        "ownerReferences": [workloads.reference(found)],
+    }
+    spec = {"replicas": 0, "selector": selector, "template": template}
+    return await client.create("ReplicaSet", {"metadata": meta, "spec": spec})
+
+
+async def _roll(client: Client, found: Object, new: Object, old: Sequence[Object]) -> None:
+    wanted, ours, others = found["spec"]["replicas"], _replicas(new), sum(map(_replicas, old))
+    surge, unavailable = bounds(found["spec"])
+    await _scale(client, found, new, min(wanted, max(ours, wanted + surge - others)))
+    # Only as many old ones go as are not needed: those that are not available first.
+    spare = others + _told(new, "readyReplicas") - (wanted - unavailable)
+    ready = {one["metadata"]["name"]: min(_replicas(one), _told(one, "readyReplicas")) for one in old}
+    sick = {name: _replicas(one) - ready[name] for one in old for name in [one["metadata"]["name"]]}
+    going = Counter([*Counter(sick).elements(), *Counter(ready).elements()][: max(0, spare)])
+    for one in old:
+        await _scale(client, found, one, _replicas(one) - going[one["metadata"]["name"]])
+
+
+async def _scale(client: Client, found: Object, one: Object, replicas: int) -> None:
+    before, name = _replicas(one), one["metadata"]["name"]
+    if before != replicas:
+        await client.patch(one, {"spec": {"replicas": replicas}})
+        await client.tell(found, "ScalingReplicaSet", f"Scaled replica set {name} from {before} to {replicas}")
+
+
+async def _tell(client: Client, found: Object, new: Object, old: Sequence[Object]) -> None:
+    """What `kubectl rollout status` reads. What was just scaled is heard of again, and told then."""
+    wanted, updated = found["spec"]["replicas"], _told(new, "replicas")
+    total, ready = (sum(_told(one, key) for one in (new, *old)) for key in ("replicas", "readyReplicas"))
+    enough, done = ready >= wanted - bounds(found["spec"])[1], updated == wanted == total == ready
+    available = "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable"
+    progress = "NewReplicaSetAvailable" if done else "ReplicaSetUpdated"
+    told = (
+        {"type": "Available", "status": str(enough), "reason": available},
+        {"type": "Progressing", "status": "True", "reason": progress},
+    )
+    status = {
+        "observedGeneration": found["metadata"]["generation"],
+        "replicas": total,
+        "updatedReplicas": updated,
+        "readyReplicas": ready,
+        "availableReplicas": ready,
+        "unavailableReplicas": max(total, wanted) - ready,
+        "conditions": conditions(found, client.clock.timestamp(), *told),
+    }
+    await client.status(found, {key: value for key, value in status.items() if value})
+
+
+async def replica_set(client: Client, found: Object) -> None:
     """As many Pods of the template as are wanted."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    async def reconcile(self, namespace: str, name: str) -> None:
-        found = await self._client.get("ReplicaSet", namespace, name)
-        if found is None:
-            return
-        failure: StatusError | None = None
-        try:
-            if not found["metadata"].get("deletionTimestamp"):
-                await self._count(found, found["spec"].get("replicas", 1))
-        except StatusError as error:
-            failure = error
-        pods = [one for one in await owning.claim(self._client, found, "Pod") if owning.active(one)]
-        ready = sum(map(owning.ready, pods))
-        status: dict[str, Any] = {"replicas": len(pods), "observedGeneration": found["metadata"]["generation"]}
-        status |= {key: ready for key in ("readyReplicas", "availableReplicas") if ready}
-        if failure is not None:
-            told = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": str(failure)}
-            status["conditions"] = []
-            set_condition(status["conditions"], told, self._client.timestamp())
-        await self._client.status(found, status)
-        if failure is not None:
-            raise failure
-
-    async def _count(self, found: Object, wanted: int) -> None:
-        pods = [one for one in await owning.claim(self._client, found, "Pod") if owning.active(one)]
+    pods, wanted = list(filter(workloads.active, await workloads.owned(client, found))), _replicas(found)
+    try:
         for _ in range(wanted - len(pods)):
-            await owning.make(self._client, found, owning.pod_of(found))
-        for pod in sorted(pods, key=owning.expendable)[: max(0, len(pods) - wanted)]:
-            await owning.drop(self._client, found, pod)
+            await workloads.make(client, found, workloads.pod_of(found))
+        for pod in sorted(pods, key=_expendable)[: max(0, len(pods) - wanted)]:
+            await workloads.drop(client, found, pod)
+    finally:
+        pods = list(filter(workloads.active, await workloads.owned(client, found)))
+        ready = sum(map(workloads.ready, pods))
+        status = {"observedGeneration": found["metadata"]["generation"], "readyReplicas": ready}
+        await client.status(found, {**status, "replicas": len(pods), "availableReplicas": ready})
 
 
 def bounds(spec: Mapping[str, Any]) -> tuple[int, int]:
     """How many Pods more than wanted there may be in a rolling update, and how many fewer available."""
     rolling, replicas = spec["strategy"].get("rollingUpdate") or {}, spec["replicas"]
     if spec["strategy"]["type"] != "RollingUpdate":
-        return 0, 0
-    surge = _amount(rolling.get("maxSurge"), replicas, up=True)
-    unavailable = min(_amount(rolling.get("maxUnavailable"), replicas, up=False), replicas)
+        return 0, replicas
+    surge = math.ceil(_amount(rolling.get("maxSurge"), replicas))
+    unavailable = min(math.floor(_amount(rolling.get("maxUnavailable"), replicas)), replicas)
     return surge, unavailable if surge or unavailable else 1
 
 
-def _amount(value: Any, whole: int, *, up: bool) -> int:
+def _amount(value: int | str | None, whole: int) -> float:
     """A number, or a percentage of `whole`."""
-    if isinstance(value, str) and value.endswith("%"):
-        part = whole * int(value[:-1])
-        return -(-part // 100) if up else part // 100
-    return int(value or 0)
+    text = str(value or 0)
+    return whole * int(text[:-1]) / 100 if text.endswith("%") else int(text)
 
 
-def _bare(template: Mapping[str, Any]) -> Mapping[str, Any]:
-    meta = template.get("metadata") or {}
-    labels = {key: value for key, value in (meta.get("labels") or {}).items() if key != HASH}
-    return {**template, "metadata": {**meta, "labels": labels}}
-
-
-def _revision(obj: Object) -> int:
-    text = (obj["metadata"].get("annotations") or {}).get(REVISION, "0")
-    return int(text) if text.isdecimal() else 0
+def _expendable(pod: Object) -> tuple[bool, bool, str]:
+    """The order in which Pods go when there are too many: not placed, then not ready first."""
+    return bool(pod["spec"].get("nodeName")), workloads.ready(pod), pod["metadata"]["name"]
 
 
 def _replicas(one: Object) -> int:
     return int(one["spec"].get("replicas", 1))
 
 
-def _ready(one: Object) -> int:
-    return int((one.get("status") or {}).get("readyReplicas") or 0)
-
-
-def _sum(sets: Sequence[Object], key: str) -> int:
-    return sum(int((one.get("status") or {}).get(key) or 0) for one in sets)
+def _told(one: Object, key: str) -> int:
+    return int((one.get("status") or {}).get(key) or 0)

@@ -1,81 +1,48 @@
-"""Jobs: Pods until enough of them succeeded, or too many failed. Rules: upstream's pkg/controller/job.
-
-Left out: indexes, suspension, deadlines, ttlSecondsAfterFinished, policies; a Pod that somebody deletes after it ended
-counts no more (upstream holds such Pods with finalizers).
-"""
+"""Jobs: Pods until enough of them succeeded, or too many failed. A Pod that failed is followed by another at once."""
 
 from typing import Any
 
 from devkube.kinds import Object
-from devkube.simulation import owning
-from devkube.simulation.client import Client, condition, unix
-
-_SLOWEST = 600.0  # seconds between failures at most
+from devkube.simulation import workloads
+from devkube.simulation.client import Client, condition
 
 
-class Jobs:
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    async def reconcile(self, namespace: str, name: str) -> float | None:
-        job = await self._client.get("Job", namespace, name)
-        if job is None or job["metadata"].get("deletionTimestamp"):
-            return None
-        if condition(job, "Complete") or condition(job, "Failed"):
-            return None
-        spec, again = job["spec"], None
-        pods = await owning.claim(self._client, job, "Pod")
-        good = [one for one in pods if owning.phase(one) == "Succeeded"]
-        bad = [one for one in pods if owning.phase(one) == "Failed"]
-        alive = [one for one in pods if owning.active(one)]
-        wanted = spec.get("completions")
-        if len(bad) + _restarts(alive) > spec["backoffLimit"]:
-            await self._close(
-                job, pods, "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-            )
-            return None
-        if (good and not alive) if wanted is None else len(good) >= wanted:
-            await self._close(job, pods, "Complete", "CompletionsReached", "Reached expected number of succeeded pods")
-            return None
-        missing = spec["parallelism"] - len(alive)
-        missing = min(missing, wanted - len(good) - len(alive)) if wanted is not None else 0 if good else missing
-        if missing > 0 and bad:
-            delay = min(10.0 * 2.0 ** min(len(bad) - 1, 10), _SLOWEST)
-            left = max(map(_finished, bad)) + delay - self._client.now()
-            missing, again = (0, left) if left > 0 else (missing, None)
-        for _ in range(missing):
-            await owning.make(self._client, job, owning.pod_of(job))
-        await self._tell(job, await owning.claim(self._client, job, "Pod"))
-        return again
-
-    async def _close(self, job: Object, pods: list[Object], kind: str, reason: str, message: str) -> None:
-        for pod in pods:
-            if owning.active(pod):
-                await owning.drop(self._client, job, pod)
-        now = self._client.timestamp()
-        told = {"type": kind, "status": "True", "reason": reason, "message": message}
-        more: dict[str, Any] = {"conditions": [{**told, "lastProbeTime": now, "lastTransitionTime": now}]}
-        if kind == "Complete":
-            more["completionTime"] = now
-        await self._tell(job, [one for one in pods if owning.over(one)], **more)
-        await self._client.tell(job, "Completed" if kind == "Complete" else reason, message, warning=kind == "Failed")
-
-    async def _tell(self, job: Object, pods: list[Object], **more: Any) -> None:
-        counts = {
-            "active": sum(map(owning.active, pods)),
-            "succeeded": sum(owning.phase(one) == "Succeeded" for one in pods),
-            "failed": sum(owning.phase(one) == "Failed" for one in pods),
-        }
-        started = (job.get("status") or {}).get("startTime") or self._client.timestamp()
-        status = {"startTime": started, **{key: value for key, value in counts.items() if value}, **more}
-        await self._client.status(job, status)
+async def job(client: Client, found: Object) -> None:
+    if condition(found, "Complete") or condition(found, "Failed"):
+        return
+    spec, pods = found["spec"], await workloads.owned(client, found)
+    wanted = spec.get("completions") or spec["parallelism"]
+    good, bad = (sum(workloads.phase(one) == phase for one in pods) for phase in ("Succeeded", "Failed"))
+    alive = list(filter(workloads.active, pods))
+    if bad + sum(map(_restarts, alive)) > spec["backoffLimit"]:
+        await _close(client, found, alive, "Failed", "BackoffLimitExceeded")
+    elif good >= wanted:
+        await _close(client, found, alive, "Complete", "CompletionsReached")
+    else:
+        for _ in range(min(spec["parallelism"], wanted - good) - len(alive)):
+            await workloads.make(client, found, workloads.pod_of(found))
+        await _tell(client, found)
 
 
-def _restarts(pods: list[Object]) -> int:
-    found = [one for pod in pods for one in (pod.get("status") or {}).get("containerStatuses") or ()]
-    return sum(one.get("restartCount", 0) for one in found)
+async def _close(client: Client, found: Object, alive: list[Object], kind: str, reason: str) -> None:
+    for pod in alive:
+        await workloads.drop(client, found, pod)
+    now = client.clock.timestamp()
+    told = {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": now}
+    await _tell(client, found, conditions=[told], **({"completionTime": now} if kind == "Complete" else {}))
+    await client.tell(found, reason, f"Job is {kind}", warning=kind == "Failed")
 
 
-def _finished(pod: Object) -> float:
-    ended = [(one.get("state") or {}).get("terminated") or {} for one in pod["status"].get("containerStatuses") or ()]
-    return max((unix(one["finishedAt"]) for one in ended if one.get("finishedAt")), default=0.0)
+async def _tell(client: Client, found: Object, **more: Any) -> None:
+    pods = await workloads.owned(client, found)
+    counts = {
+        "active": sum(map(workloads.active, pods)),
+        "succeeded": sum(workloads.phase(one) == "Succeeded" for one in pods),
+        "failed": sum(workloads.phase(one) == "Failed" for one in pods),
+    }
+    started = (found.get("status") or {}).get("startTime") or client.clock.timestamp()
+    await client.status(found, {"startTime": started, **counts, **more})
+
+
+def _restarts(pod: Object) -> int:
+    return sum(one["restartCount"] for one in (pod.get("status") or {}).get("containerStatuses") or ())

@@ -1,75 +1,81 @@
 """Every node's kubelet: gives Pods that are bound to a node their lives, and lets those go that were deleted.
 
-A Pod whose node is gone is deleted, as the Pod garbage collector does.
+A Pod without a node is the scheduler's. One whose node is gone is deleted, as the Pod garbage collector does.
 """
 
 import itertools
+import math
 from collections import defaultdict
-from collections.abc import Callable
+from typing import Final
 
 from devkube.kinds import Object
 from devkube.simulation.client import Client
-from devkube.simulation.lives import ENDED, Image, Life
-from devkube.simulation.nodes import address
-from devkube.simulation.plans import PREFIX, faults
+from devkube.simulation.life import PREFIX, Life, annotations, faults
+from devkube.simulation.nodes import Scheduler
 from devkube.simulation.podstatus import render
+from devkube.simulation.workloads import over
+
+_STOP_SECONDS: Final = 0.5  # from SIGTERM to the end, where the grace is no shorter
 
 
 class Kubelet:
-    """`of` makes the client of a node's kubelet; `pull` is the seconds that an image takes."""
+    """`pull` is the seconds that an image takes."""
 
-    def __init__(self, of: Callable[[str], Client], collector: Client, *, pull: float) -> None:
-        self._of, self._collector, self._pull = of, collector, pull
-        self._lives: dict[tuple[str, str], Life] = {}
-        self._images: dict[str, set[str]] = defaultdict(set)
+    def __init__(self, client: Client, scheduler: Scheduler, *, pull: float) -> None:
+        self._client, self._scheduler, self._pull = client, scheduler, pull
+        self._lives: dict[str, Life] = {}  # by the Pod's uid
+        self._stopping: dict[str, float] = {}  # when it is over, by the Pod's uid
+        self._images: dict[str, set[str]] = defaultdict(set)  # by node
         self._addresses = itertools.count(2)
 
-    async def reconcile(self, namespace: str, name: str) -> float | None:
-        pod = await self._collector.get("Pod", namespace, name)
-        if pod is None:
-            self._lives.pop((namespace, name), None)
+    def forget(self, uid: str) -> None:
+        self._lives.pop(uid, None)
+        self._stopping.pop(uid, None)
+
+    async def reconcile(self, pod: Object) -> float | None:
+        name, now = pod["spec"].get("nodeName"), self._client.clock.now().timestamp()
+        if not name:
+            await self._scheduler.place(pod)
             return None
-        node_name = pod["spec"].get("nodeName")
-        if not node_name:
-            return None
-        node = await self._collector.get("Node", "", node_name)
-        if node is not None:
-            return await self._live(pod, node)
-        await self._collector.delete(pod, grace=0)
+        node = await self._client.get("Node", "", name)
+        if node is None:
+            await self._client.delete(pod, grace=0)
+        elif pod["metadata"].get("deletionTimestamp"):
+            return await self._stop(pod, now)
+        elif not over(pod):
+            host = next((one["address"] for one in (node.get("status") or {}).get("addresses") or ()), "")
+            return await self._live(pod, name, host, now)
         return None
 
-    async def _live(self, pod: Object, node: Object) -> float | None:
-        meta, node_name = pod["metadata"], node["metadata"]["name"]
-        key, client = (meta["namespace"], meta["name"]), self._of(node_name)
-        life, now = self._lives.get(key), client.now()
-        if life is None or life.uid != meta["uid"]:
-            if (pod.get("status") or {}).get("phase") in ENDED and not meta.get("deletionTimestamp"):
-                return None
-            life = self._lives[key] = Life(meta["uid"], now, self._ip(pod, node))
+    async def _live(self, pod: Object, node: str, host: str, now: float) -> float | None:
+        uid = pod["metadata"]["uid"]
+        life = self._lives.get(uid)
+        if life is None:
+            life = self._lives[uid] = Life(pod, self._images[node], self._pull, self._ip(pod, host), now)
             for fault in faults(pod):
-                await client.tell(pod, "BadAnnotation", fault, warning=True, host=node_name)
-        images = self._images[node_name]
-        was = life.ended
-        for one in life.advance(pod, Image(frozenset(images), self._pull), now):
-            field = _field(pod, one.container)
-            await client.tell(pod, one.reason, one.message, warning=one.warning, field=field, host=node_name)
-        images.update(one.image for one in life.containers.values() if one.pulled)
-        if not was or not life.killed:
-            pod = await client.status(pod, render(pod, life, address(node), now))
-        if life.killed and meta.get("deletionTimestamp"):
-            await client.delete(pod, grace=0)
-        return None if life.due is None else life.due - now
+                await self._client.tell(pod, "BadAnnotation", fault, warning=True)
+        life.advance(pod, now)
+        happened, life.happened = life.happened, []
+        for own, reason, message, warning in happened:
+            field = f"spec.{'initContainers' if own.init else 'containers'}{{{own.name}}}"
+            await self._client.tell(pod, reason, message, warning=warning, field=field)
+        await self._client.status(pod, render(pod, life, host, now))
+        return None if life.due == math.inf else life.due - now
 
-    def _ip(self, pod: Object, node: Object) -> str:
-        told: str = (pod["metadata"].get("annotations") or {}).get(PREFIX + "pod-ip", "")
-        if told or pod["spec"].get("hostNetwork"):
-            return told or address(node)
+    async def _stop(self, pod: Object, now: float) -> float | None:
+        """SIGTERM, and with the grace the end. How the containers ended is not told."""
+        uid, grace = pod["metadata"]["uid"], float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+        if uid not in self._stopping:
+            self._stopping[uid] = now + min(_STOP_SECONDS, grace)
+            await self._client.tell(pod, "Killing", "Stopping containers")
+        left = self._stopping[uid] - now
+        if left > 0 and grace:
+            return left
+        await self._client.delete(pod, grace=0)
+        return None
+
+    def _ip(self, pod: Object, host: str) -> str:
+        if told := annotations(pod).get(f"{PREFIX}pod-ip") or (host if pod["spec"].get("hostNetwork") else ""):
+            return told
         number = next(self._addresses)
         return f"10.{244 + number // 65536 % 8}.{number // 256 % 256}.{number % 256}"
-
-
-def _field(pod: Object, container: str) -> str:
-    if not container:
-        return ""
-    inits = {one["name"] for one in pod["spec"].get("initContainers") or ()}
-    return f"spec.{'initContainers' if container in inits else 'containers'}{{{container}}}"

@@ -1,73 +1,90 @@
-"""Nodes: those that a cluster begins with, and a status for any that has none."""
+"""Nodes: those that a cluster begins with, a status for any that has none, and which of them a Pod gets."""
 
-import hashlib
+import itertools
 from collections.abc import Mapping
 from typing import Any, Final
 
+from devkube.errors import StatusError
 from devkube.kinds import Object
-from devkube.simulation.client import Client, condition
+from devkube.options import Settings
+from devkube.simulation.client import Client, condition, conditions, path
 
-CAPACITY: Final = {"cpu": "32", "memory": "128Gi", "ephemeral-storage": "500Gi", "pods": "110"}
-_READY: Final = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+_CAPACITY: Final = {"cpu": "32", "memory": "128Gi", "ephemeral-storage": "500Gi", "pods": "110"}
+_SYSTEM: Final = {
+    "kubeletVersion": "v1.36.0",
+    "containerRuntimeVersion": "containerd://2.2.0",
+    "osImage": "devkube",
+    "operatingSystem": "linux",
+    "architecture": "amd64",
+    "kernelVersion": "6.12.0",
+}
 
 
 class Nodes:
-    def __init__(self, client: Client, *, count: int, labels: Mapping[str, str], capacity: Mapping[str, str]) -> None:
-        self._client, self._count, self._labels, self._capacity = client, count, labels, capacity
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self._client, self._settings = client, settings
+        self._addresses = itertools.count(1)
 
     async def register(self) -> None:
         """node-1 … node-N, zones a, b and c in turn."""
-        for number in range(1, self._count + 1):
-            zone = f"devkube-{'abc'[(number - 1) % 3]}"
-            labels = {"topology.kubernetes.io/region": "devkube", "topology.kubernetes.io/zone": zone, **self._labels}
-            await self._client.create("Node", {"metadata": {"name": f"node-{number}", "labels": labels}})
+        for number in range(1, self._settings.nodes + 1):
+            zone = {"topology.kubernetes.io/zone": f"devkube-{'abc'[(number - 1) % 3]}"}
+            meta = {"name": f"node-{number}", "labels": {**zone, **self._settings.node_labels}}
+            await self._client.create("Node", {"metadata": meta})
 
-    async def reconcile(self, namespace: str, name: str) -> None:
-        node = await self._client.get("Node", "", name)
-        if node is None:
+    async def reconcile(self, node: Object) -> None:
+        if condition(node, "Ready"):
             return
-        meta = node["metadata"]
-        system = ("arch", "amd64"), ("os", "linux"), ("hostname", name)
-        wanted = {f"kubernetes.io/{key}": value for key, value in system}
-        if missing := {k: v for k, v in wanted.items() if k not in (meta.get("labels") or {})}:
-            node = await self._client.patch(node, {"metadata": {"labels": missing}})
-        if not condition(node, "Ready"):
-            await self._client.status(node, self._status(node))
-            await self._client.tell(node, "NodeReady", f"Node {name} status is now: NodeReady", host=name)
-
-    def _status(self, node: Object) -> Mapping[str, Any]:
-        old, now = node.get("status") or {}, self._client.clock.timestamp()
-        capacity = {**CAPACITY, **self._capacity, **(old.get("capacity") or {})}
-        ready = {**_READY, "lastHeartbeatTime": now, "lastTransitionTime": now}
-        system = {
-            "kubeletVersion": "v1.36.0",
-            "containerRuntimeVersion": "containerd://2.2.0",
-            "osImage": "devkube",
-            "operatingSystem": "linux",
-            "architecture": "amd64",
-            "kernelVersion": "6.12.0",
-        }
-        name = node["metadata"]["name"]
-        addresses = [{"type": "InternalIP", "address": _ip(name)}, {"type": "Hostname", "address": name}]
-        return {
-            "addresses": addresses,
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
-            "nodeInfo": system,
-            **old,
-            "capacity": capacity,
-            "allocatable": {**capacity, **(old.get("allocatable") or {})},
-            "conditions": [*(old.get("conditions") or ()), ready],
-        }
+        name, old, now = node["metadata"]["name"], node.get("status") or {}, self._client.clock.timestamp()
+        system = {"arch": "amd64", "os": "linux", "hostname": name}
+        labels = {f"kubernetes.io/{key}": value for key, value in system.items()}
+        node = await self._client.patch(node, {"metadata": {"labels": labels}})
+        number = next(self._addresses)
+        address = {"type": "InternalIP", "address": f"172.18.{number // 256}.{number % 256}"}
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}
+        capacity = {"capacity": _CAPACITY, "allocatable": _CAPACITY}
+        told = {"addresses": [address], "nodeInfo": _SYSTEM, **capacity, **old}
+        await self._client.status(node, {**told, "conditions": conditions(node, now, ready)})
 
 
-def address(node: Object) -> str:
-    found = (node.get("status") or {}).get("addresses") or ()
-    return next((one["address"] for one in found if one["type"] == "InternalIP"), "")
+class Scheduler:
+    """Every node in turn of those that the Pod's nodeSelector matches and that are not cordoned."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._turn = itertools.count()
+
+    async def place(self, pod: Object) -> None:
+        if pod["metadata"].get("deletionTimestamp") or pod["spec"].get("schedulingGates"):
+            return
+        nodes = await self._client.list("Node")
+        open_ = [one for one in nodes if not (one.get("spec") or {}).get("unschedulable")]
+        fitting = [one["metadata"]["name"] for one in open_ if chosen(pod["spec"], one)]
+        if not fitting:
+            why = f"{len(nodes) - len(open_)} are unschedulable, {len(open_)} do not match the Pod's nodeSelector"
+            await self._refuse(pod, f"0/{len(nodes)} nodes are available: {why}.")
+            return
+        name = fitting[next(self._turn) % len(fitting)]
+        namespace, own = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        target = {"apiVersion": "v1", "kind": "Node", "name": name}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": own}, "target": target}
+        try:
+            await self._client.ask("POST", f"{path('Pod', namespace, own)}/binding", binding)
+        except StatusError as error:
+            if error.code not in (404, 409):  # it is gone or placed: no matter
+                raise
+            return
+        await self._client.tell(pod, "Scheduled", f"Successfully assigned {namespace}/{own} to {name}")
+
+    async def _refuse(self, pod: Object, text: str) -> None:
+        if condition(pod, "PodScheduled").get("message") == text:
+            return
+        new = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
+        told = conditions(pod, self._client.clock.timestamp(), new)
+        await self._client.status(pod, {**pod["status"], "conditions": told})
+        await self._client.tell(pod, "FailedScheduling", text, warning=True)
 
 
-def _ip(name: str) -> str:
-    """Of one's name: the same in every run, different for different nodes as good as always."""
-    number = int(name.removeprefix("node-")) if name.removeprefix("node-").isdecimal() else None
-    if number is None or number > 60_000:
-        number = 60_001 + int(hashlib.sha256(name.encode()).hexdigest(), 16) % 5000
-    return f"172.18.{number // 256}.{number % 256}"
+def chosen(spec: Mapping[str, Any], node: Object) -> bool:
+    labels = node["metadata"].get("labels") or {}
+    return all(labels.get(key) == value for key, value in (spec.get("nodeSelector") or {}).items())

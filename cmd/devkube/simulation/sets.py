@@ -1,140 +1,115 @@
-"""StatefulSets and DaemonSets: Pods with a number, and one Pod on every node. Updates replace one Pod at a time.
+"""StatefulSets and DaemonSets: one Pod for each number, and one on every node. Updates replace one Pod at a time.
 
-A Pod carries the fingerprint of its template. Left out: ControllerRevisions (so `rollout undo` of these two kinds),
-partitions, ordinals, minReadySeconds; claims of volumeClaimTemplates are made and stay Pending.
+A Pod carries the fingerprint of its template.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
-from devkube.errors import StatusError
 from devkube.kinds import Object
-from devkube.simulation import owning
+from devkube.simulation import workloads
 from devkube.simulation.client import Client
-from devkube.simulation.scheduler import chosen
-from devkube.values import clone
+from devkube.simulation.nodes import chosen
+
+REVISION: Final = "controller-revision-hash"
+Slot = Any  # what wants a Pod: a number, or the name of a node
 
 
-async def replace_one(client: Client, found: Object, pods: Iterable[Object], update: str) -> None:
-    """Delete the first Pod of another template, unless one is not ready yet. OnDelete waits for people."""
-    if found["spec"]["updateStrategy"]["type"] != "RollingUpdate":
-        return
-    pods = list(pods)
-    stale = [one for one in pods if one["metadata"]["labels"].get(owning.REVISION) != update]
-    sick = [one for one in pods if not owning.active(one) or not owning.ready(one)]
-    if going := [one for one in stale if one in sick and owning.active(one)] or ([] if sick else stale):
-        await owning.drop(client, found, going[0])
+async def stateful_set(client: Client, found: Object) -> None:
+    own, spec = found["metadata"]["name"], found["spec"]
 
+    def number_of(pod: Object) -> Slot:
+        return int(pod["metadata"]["name"][len(own) + 1 :])
 
-class StatefulSets:
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    async def reconcile(self, namespace: str, name: str) -> None:
-        found = await self._client.get("StatefulSet", namespace, name)
-        if found is None or found["metadata"].get("deletionTimestamp"):
-            return
-        update = f"{name}-{owning.fingerprint(found['spec']['template'])}"
-        await self._step(found, await self._pods(found), update)
-        pods = [one for one in (await self._pods(found)).values() if owning.active(one)]
-        updated = sum(one["metadata"]["labels"].get(owning.REVISION) == update for one in pods)
-        ready = sum(map(owning.ready, pods))
-        old = (found.get("status") or {}).get("currentRevision") or update
-        counts = {"readyReplicas": ready, "currentReplicas": len(pods) - updated, "updatedReplicas": updated}
-        status: dict[str, Any] = {
-            "replicas": len(pods),
-            "availableReplicas": ready,
-            **{key: value for key, value in counts.items() if value},
-            "currentRevision": update if updated == ready == found["spec"]["replicas"] else old,
-            "updateRevision": update,
-            "observedGeneration": found["metadata"]["generation"],
-        }
-        await self._client.status(found, status)
-
-    async def _pods(self, found: Object) -> dict[int, Object]:
-        prefix = f"{found['metadata']['name']}-"
-        pods = await owning.claim(self._client, found, "Pod")
-        numbers = ((one["metadata"]["name"].removeprefix(prefix), one) for one in pods)
-        return {int(text): one for text, one in numbers if text.isdecimal()}
-
-    async def _step(self, found: Object, pods: dict[int, Object], update: str) -> None:
-        """In order: each number waits until those before it are ready, and goes before them."""
-        ordered, wanted = found["spec"]["podManagementPolicy"] == "OrderedReady", range(found["spec"]["replicas"])
-        for number in wanted:
-            pod = pods.get(number)
-            if pod is None:
-                await self._make(found, number, update)
-            elif owning.over(pod) and not pod["metadata"].get("deletionTimestamp"):
-                await owning.drop(self._client, found, pod)  # and is made anew when it is gone
-            elif owning.active(pod) and owning.ready(pod):
-                continue
-            elif pod["metadata"]["labels"].get(owning.REVISION) != update:
-                break  # a newer template may heal it
-            if ordered:
-                return
-        surplus = [number for number in sorted(pods, reverse=True) if number not in wanted]
-        for number in surplus[:1] if ordered else surplus:
-            if not pods[number]["metadata"].get("deletionTimestamp"):
-                await owning.drop(self._client, found, pods[number])
-        if not surplus:
-            await replace_one(self._client, found, [pods[n] for n in reversed(wanted) if n in pods], update)
-
-    async def _make(self, found: Object, number: int, update: str) -> None:
-        meta, spec = found["metadata"], found["spec"]
-        name = f"{meta['name']}-{number}"
+    def pod_at(number: Slot) -> Object:
+        name = f"{own}-{number}"
         labels = {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(number)}
-        pod = owning.pod_of(found, name=name, labels={**labels, owning.REVISION: update})
+        pod = workloads.pod_of(found, name=name, labels=labels)
         pod["spec"].update(hostname=name, subdomain=spec.get("serviceName") or "")
-        for template in spec.get("volumeClaimTemplates") or ():
-            claim = clone(template)
-            own = claim["metadata"]["name"]
-            claim["metadata"].update(name=f"{own}-{name}", namespace=meta["namespace"])
-            mounted = {"name": own, "persistentVolumeClaim": {"claimName": f"{own}-{name}"}}
-            pod["spec"]["volumes"] = [*(pod["spec"].get("volumes") or ()), mounted]
-            try:
-                await self._client.create("PersistentVolumeClaim", {k: v for k, v in claim.items() if k != "status"})
-            except StatusError as error:
-                if error.reason != "AlreadyExists":
-                    raise
-        await owning.make(self._client, found, pod)
+        claims = [one["metadata"]["name"] for one in spec.get("volumeClaimTemplates") or ()]
+        volumes = [{"name": one, "persistentVolumeClaim": {"claimName": f"{one}-{name}"}} for one in claims]
+        pod["spec"]["volumes"] = [*(pod["spec"].get("volumes") or ()), *volumes]
+        return pod
+
+    pods, updated, ready = await _fill(client, found, range(spec["replicas"]), number_of, pod_at)
+    update = workloads.fingerprint(spec["template"])
+    before = (found.get("status") or {}).get("currentRevision", update)
+    status = {
+        "observedGeneration": found["metadata"]["generation"],
+        "replicas": pods,
+        "readyReplicas": ready,
+        "availableReplicas": ready,
+        "currentReplicas": pods - updated,
+        "updatedReplicas": updated,
+        "currentRevision": update if updated == ready == spec["replicas"] else before,
+        "updateRevision": update,
+    }
+    await client.status(found, status)
 
 
-class DaemonSets:
-    def __init__(self, client: Client) -> None:
-        self._client = client
+async def daemon_set(client: Client, found: Object) -> None:
+    def node_of(pod: Object) -> Slot:
+        return pod["spec"].get("nodeName", "")
 
-    async def reconcile(self, namespace: str, name: str) -> None:
-        found = await self._client.get("DaemonSet", namespace, name)
-        if found is None or found["metadata"].get("deletionTimestamp"):
-            return
-        template = found["spec"]["template"]
-        update = owning.fingerprint(template)
-        nodes = [one for one in await self._client.list("Node") if chosen(template["spec"], one)]
-        wanted = {one["metadata"]["name"] for one in nodes}
-        there: dict[str, Object] = {}
-        for pod in await owning.claim(self._client, found, "Pod"):
-            node = str(pod["spec"].get("nodeName") or "")
-            if owning.active(pod) and node in wanted and node not in there:
-                there[node] = pod
-            elif not pod["metadata"].get("deletionTimestamp"):
-                await owning.drop(self._client, found, pod)
-            elif node in wanted:
-                there.setdefault(node, pod)  # its successor waits until it is gone
-        for node in sorted(wanted - set(there)):
-            pod = owning.pod_of(found, labels={owning.REVISION: update})
-            pod["spec"]["nodeName"] = node  # upstream leaves that to the scheduler; cordons are not for daemons anyhow
-            await owning.make(self._client, found, pod)
-        if wanted == set(there):
-            await replace_one(self._client, found, there.values(), update)
-        pods = [one for one in await owning.claim(self._client, found, "Pod") if owning.active(one)]
-        ready = sum(map(owning.ready, pods))
-        status = {
-            "desiredNumberScheduled": len(wanted),
-            "currentNumberScheduled": len(pods),
-            "numberMisscheduled": 0,
-            "numberReady": ready,
-            "numberAvailable": ready,
-            "updatedNumberScheduled": sum(one["metadata"]["labels"].get(owning.REVISION) == update for one in pods),
-            "observedGeneration": found["metadata"]["generation"],
-        }
-        await self._client.status(found, status)
+    def pod_at(node: Slot) -> Object:
+        pod = workloads.pod_of(found)
+        pod["spec"]["nodeName"] = node  # upstream leaves that to the scheduler; cordons are not for daemons anyhow
+        return pod
+
+    nodes, spec = await client.list("Node"), found["spec"]["template"]["spec"]
+    slots = [one["metadata"]["name"] for one in nodes if chosen(spec, one)]
+    pods, updated, ready = await _fill(client, found, slots, node_of, pod_at)
+    status = {
+        "observedGeneration": found["metadata"]["generation"],
+        "desiredNumberScheduled": len(slots),
+        "currentNumberScheduled": pods,
+        "numberMisscheduled": 0,
+        "numberReady": ready,
+        "numberAvailable": ready,
+        "updatedNumberScheduled": updated,
+    }
+    await client.status(found, status)
+
+
+async def _fill(
+    client: Client,
+    found: Object,
+    slots: Sequence[Slot],
+    slot_of: Callable[[Object], Slot],
+    pod_at: Callable[[Slot], Object],
+) -> tuple[int, int, int]:
+    """Bring a Pod to each slot. How many there are then, how many of the template as it is now, how many ready."""
+    update = workloads.fingerprint(found["spec"]["template"])
+    pods = {slot_of(pod): pod for pod in await workloads.owned(client, found)}
+    going = _going(found, slots, pods, update)
+    for pod in going:
+        await workloads.drop(client, found, pod)
+    ordered = found["spec"].get("podManagementPolicy") == "OrderedReady"
+    for slot in slots if not going else ():
+        if slot not in pods:
+            pod = pod_at(slot)
+            pod["metadata"]["labels"][REVISION] = update
+            await workloads.make(client, found, pod)
+        if ordered and not (slot in pods and workloads.ready(pods[slot])):
+            break
+    active = list(filter(workloads.active, await workloads.owned(client, found)))
+    return len(active), sum(_updated(one, update) for one in active), sum(map(workloads.ready, active))
+
+
+def _going(found: Object, slots: Sequence[Slot], pods: Mapping[Slot, Object], update: str) -> list[Object]:
+    """Who is in no slot, or over; else one of an older template, those first that are not ready, then if all are."""
+    surplus = [pods[slot] for slot in sorted(pods, reverse=True) if slot not in slots]
+    if surplus and found["spec"].get("podManagementPolicy") == "OrderedReady":
+        return surplus[:1]
+    there = [pods[slot] for slot in reversed(slots) if slot in pods]
+    done = [one for one in (*surplus, *filter(workloads.over, there)) if not one["metadata"].get("deletionTimestamp")]
+    if done or found["spec"]["updateStrategy"]["type"] != "RollingUpdate":
+        return done
+    stale = [one for one in there if not _updated(one, update)]
+    sick = [one for one in there if not workloads.ready(one)]
+    whole = not sick and len(there) == len(slots)
+    return ([one for one in stale if one in sick] or (stale if whole else []))[:1]
+
+
+def _updated(pod: Object, update: str) -> bool:
+    return bool(pod["metadata"]["labels"].get(REVISION) == update)

@@ -10,87 +10,129 @@ Without a frozen clock it runs by itself, in real time.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from devkube.clock import Clock
+from devkube.clock import Alarm, Clock
+from devkube.errors import StatusError
+from devkube.kinds import Object
 from devkube.options import Settings
-from devkube.simulation.client import Api, Client
-from devkube.simulation.deployments import Deployments, ReplicaSets
-from devkube.simulation.jobs import Jobs
+from devkube.simulation.client import Client
+from devkube.simulation.deployments import deployment, replica_set
+from devkube.simulation.jobs import job
 from devkube.simulation.kubelet import Kubelet
-from devkube.simulation.loops import Key, Loop
-from devkube.simulation.nodes import Nodes
-from devkube.simulation.scheduler import Scheduler
-from devkube.simulation.sets import DaemonSets, StatefulSets
-from devkube.store import Change, Store
+from devkube.simulation.nodes import Nodes, Scheduler
+from devkube.simulation.sets import daemon_set, stateful_set
+from devkube.store import Change, Store, load
 
+if TYPE_CHECKING:
+    from devkube.server import DevKube
 
-class Controller(Protocol):
-    async def reconcile(self, namespace: str, name: str) -> float | None: ...
-
-
-_CONTROLLERS: Final[Mapping[str, tuple[str, Callable[[Client], Controller]]]] = {
-    # storage key -> its name in Events, what it does
-    "deployments.apps": ("deployment-controller", Deployments),
-    "replicasets.apps": ("replicaset-controller", ReplicaSets),
-    "statefulsets.apps": ("statefulset-controller", StatefulSets),
-    "daemonsets.apps": ("daemonset-controller", DaemonSets),
-    "jobs.batch": ("job-controller", Jobs),
-}
-_ALL: Final[Key] = ("", "")
+log = logging.getLogger("devkube")
+Key = tuple[str, str]  # namespace, name
+_PAUSE: Final = 1.0  # seconds after a failure
 _TICK: Final = 1e-6  # seconds beyond an alarm's instant, so that no rounding keeps it from ringing
+
+
+_CONTROLLERS: Final[Mapping[str, Callable[[Client, Object], Awaitable[None]]]] = {
+    "Deployment": deployment,
+    "ReplicaSet": replica_set,
+    "StatefulSet": stateful_set,
+    "DaemonSet": daemon_set,
+    "Job": job,
+}
+# In how many seconds it wants to look at the object again; None: when something changes.
+Reconcile = Callable[[Object], Awaitable[float | None]]
+
+
+class Loop:
+    """One controller's queue: every object that may need work once, one after the other. A write that lost a race is
+    made again at once, anything else that fails a second later by the clock: so time that stands still retries nothing.
+    """
+
+    def __init__(self, name: str, reconcile: Callable[[str, str], Awaitable[float | None]], clock: Clock) -> None:
+        self._name, self._reconcile, self._clock = name, reconcile, clock
+        self._todo: dict[Key, None] = {}
+        self._alarms: dict[Key, Alarm] = {}
+        self._task: asyncio.Task[None] | None = None
+        self.idle = asyncio.Event()
+        self.idle.set()
+
+    def add(self, key: Key) -> None:
+        self._todo[key] = None
+        if self.idle.is_set():
+            self.idle.clear()
+            self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while self._todo:
+            key = next(iter(self._todo))
+            del self._todo[key]
+            if alarm := self._alarms.pop(key, None):
+                alarm.cancel()
+            again = await self._one(key)
+            if again is not None:
+                self._alarms[key] = self._clock.call_later(max(again, 0.001), partial(self.add, key))
+        self.idle.set()
+
+    async def _one(self, key: Key) -> float | None:
+        try:
+            return await self._reconcile(*key)
+        except StatusError as error:
+            if error.reason == "Conflict":
+                self._todo[key] = None
+            if error.reason == "Conflict" or error.code == 404:  # what is gone needs nothing
+                return None
+            log.info("simulation: %s %s/%s: %s", self._name, *key, error)
+        except Exception:
+            log.exception("simulation: %s %s/%s failed", self._name, *key)
+        return _PAUSE
 
 
 class Simulation:
     """`others` are events of whoever else acts on what is written, waited for by `settle` too."""
 
-    def __init__(self, api: Api, store: Store, clock: Clock, settings: Settings, *others: asyncio.Event) -> None:
-        self._api, self._store, self._clock = api, store, clock
-        self._others = others
-        self._owners: dict[str, tuple[Loop, Key]] = {}  # uid of a workload -> who looks after it
-        self._kubelets: dict[str, Client] = {}  # by node
-        self._tasks: list[asyncio.Task[None]] = []
-        kubelet = Kubelet(self._kubelet, self._controller("pod-garbage-collector"), pull=settings.pull_seconds)
-        self._nodes = Nodes(
-            self._kubelet("admin"),
-            count=settings.nodes,
-            labels=settings.node_labels,
-            capacity=settings.node_capacity,
-        )
-        scheduler = Client(api, clock, "default-scheduler", user="system:kube-scheduler", agent="kube-scheduler")
+    def __init__(self, api: "DevKube", store: Store, clock: Clock, settings: Settings, *others: asyncio.Event) -> None:
+        self._store, self._clock, self._others = store, clock, others
+        scheduler = Client(api, "default-scheduler", user="system:kube-scheduler", agent="kube-scheduler")
+        kubelet = Client(api, "kubelet", user="system:node:devkube", agent="kubelet")
+        self._nodes = Nodes(kubelet, settings)
+        self._kubelet = Kubelet(kubelet, Scheduler(scheduler), pull=settings.pull_seconds)
         self._loops = {
-            key: Loop(key, made(self._controller(name)).reconcile, clock) for key, (name, made) in _CONTROLLERS.items()
+            "Node": self._loop("Node", kubelet, self._nodes.reconcile),
+            "Pod": self._loop("Pod", kubelet, self._kubelet.reconcile),
         }
-        self._loops["nodes"] = Loop("nodes", self._nodes.reconcile, clock)
-        self._loops["pods"] = Loop("kubelet", kubelet.reconcile, clock)
-        self._scheduler = self._loops["scheduler"] = Loop("scheduler", Scheduler(scheduler).reconcile, clock)
+        for kind, reconcile in _CONTROLLERS.items():
+            name = f"{kind.lower()}-controller"
+            user = f"system:serviceaccount:kube-system:{name}"
+            client = Client(api, name, user=user, agent="kube-controller-manager")
+            self._loops[kind] = self._loop(kind, client, partial(reconcile, client))
+        self._kinds = {one.key: one.kind for one in api.catalog if one.kind in self._loops}
 
-    def _controller(self, name: str) -> Client:
-        user = f"system:serviceaccount:kube-system:{name}"
-        return Client(self._api, self._clock, name, user=user, agent="kube-controller-manager")
+    def _loop(self, kind: str, client: Client, reconcile: Reconcile) -> Loop:
+        async def look(namespace: str, name: str) -> float | None:
+            found = await client.get(kind, namespace, name)
+            if found is None or (kind != "Pod" and found["metadata"].get("deletionTimestamp")):
+                return None
+            return await reconcile(found)
 
-    def _kubelet(self, node: str) -> Client:
-        found = self._kubelets.get(node)
-        if found is None:
-            found = Client(self._api, self._clock, "kubelet", user=f"system:node:{node}", agent="kubelet")
-            self._kubelets[node] = found
-        return found
-
-    # ------------------------------------------------------------------------------------- life
+        return Loop(kind, look, self._clock)
 
     async def start(self) -> None:
         """The nodes are there when it returns."""
         self._store.listen(self._heard)
-        self._tasks = [
-            asyncio.create_task(one.run(), name=f"devkube simulation {one.name}") for one in self._loops.values()
-        ]
         await self._nodes.register()
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for loop in self._loops.values():
+            await loop.stop()
 
     async def settle(self) -> None:
         """Until nobody has work at this instant. What waits for time to pass goes on waiting."""
@@ -111,33 +153,17 @@ class Simulation:
         self._clock.advance(max(0.0, end - self._clock.monotonic()))
         await self.settle()
 
-    # ------------------------------------------------------------------------------------- hearing
-
     def _heard(self, change: Change) -> None:
-        after, key = change.after, (change.after.namespace, change.after.name)
-        gone = change.type == "DELETED"
-        if after.key in _CONTROLLERS and not gone:
-            self._owners[after.uid] = self._loops[after.key], key
-        elif gone:
-            self._owners.pop(after.uid, None)
-        if after.key in self._loops:
-            self._loops[after.key].add(key)
-        for uid in {*after.owners, *(change.before.owners if change.before else ())}:
-            self._own(uid, above=gone)
-        if after.key == "pods":
-            self._scheduler.add(_ALL)
-        elif after.key == "nodes":
-            self._scheduler.add(_ALL)
-            for one in self._store.select("daemonsets.apps"):
-                self._loops["daemonsets.apps"].add((one.namespace, one.name))
-            for one in self._store.select("pods", "", lambda pod: pod.fields.get("spec.nodeName") == after.name):
-                self._loops["pods"].add((one.namespace, one.name))
-
-    def _own(self, uid: str, *, above: bool) -> None:
-        """`above`: its owner too; Recreate waits for Pods that no ReplicaSet counts any more."""
-        if owner := self._owners.get(uid):
-            loop, key = owner
-            loop.add(key)
-            if above and (found := self._store.get(loop.name, *key)):
-                for one in found.owners:
-                    self._own(one, above=False)
+        """What changed and its owners are looked at; after a Node all Pods, and DaemonSets."""
+        kind, namespace = self._kinds.get(change.after.key), change.after.namespace
+        if kind is None:
+            return
+        if kind == "Pod" and change.type == "DELETED":
+            self._kubelet.forget(change.after.uid)
+        self._loops[kind].add((namespace, change.after.name))
+        for owner in load(change.after)["metadata"].get("ownerReferences") or ():
+            if owner["kind"] in self._loops:
+                self._loops[owner["kind"]].add((namespace, owner["name"]))
+        for key in ("daemonsets.apps", "pods") if kind == "Node" else ():
+            for one in self._store.select(key):
+                self._loops[self._kinds[key]].add((one.namespace, one.name))

@@ -1,8 +1,8 @@
-"""Pods and their owners: which are whose, how one is made, which are ready, which go first."""
+"""What controllers share: whose Pods are whose, how one is made, which are ready."""
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -12,16 +12,10 @@ from devkube.selectors import selector_text
 from devkube.simulation.client import Client, condition
 from devkube.values import clone
 
-REVISION: Final = "controller-revision-hash"  # a Pod's label: the template that it was made of
-
 
 def fingerprint(template: Mapping[str, Any]) -> str:
     """Ten letters that tell one Pod template from another."""
     return hashlib.sha256(msgspec.json.encode(template, order="sorted")).hexdigest()[:10]
-
-
-def controller(obj: Object) -> Mapping[str, Any]:
-    return next((one for one in obj["metadata"].get("ownerReferences") or () if one.get("controller")), {})
 
 
 def reference(owner: Object) -> Object:
@@ -30,17 +24,12 @@ def reference(owner: Object) -> Object:
     return {**own, "controller": True, "blockOwnerDeletion": True}
 
 
-async def claim(client: Client, owner: Object, kind: str) -> list[Object]:
-    """What the owner's selector matches and it controls; what nobody controls it makes its own."""
-    meta, found = owner["metadata"], []
-    for one in await client.list(kind, meta["namespace"], labels=selector_text(owner["spec"].get("selector"))):
-        uid = controller(one).get("uid")
-        if uid is None and not meta.get("deletionTimestamp") and not one["metadata"].get("deletionTimestamp"):
-            references = [*(one["metadata"].get("ownerReferences") or ()), reference(owner)]
-            found.append(await client.patch(one, {"metadata": {"ownerReferences": references}}))
-        elif uid == meta["uid"]:
-            found.append(one)
-    return found
+async def owned(client: Client, owner: Object, kind: str = "Pod") -> list[Object]:
+    """What the owner's selector matches and it controls. What nobody controls is not taken in."""
+    labels = selector_text(owner["spec"].get("selector"))
+    found = await client.list(kind, owner["metadata"]["namespace"], labels=labels)
+    uid = owner["metadata"]["uid"]
+    return [one for one in found if any(of["uid"] == uid for of in one["metadata"].get("ownerReferences") or ())]
 
 
 def pod_of(owner: Object, *, name: str = "", labels: Mapping[str, str] | None = None) -> Object:
@@ -50,11 +39,11 @@ def pod_of(owner: Object, *, name: str = "", labels: Mapping[str, str] | None = 
     own: Object = {
         "namespace": owner["metadata"]["namespace"],
         "labels": {**(meta.get("labels") or {}), **(labels or {})},
-        "annotations": dict(meta.get("annotations") or {}),
+        "annotations": meta.get("annotations") or {},
         "ownerReferences": [reference(owner)],
         **({"name": name} if name else {"generateName": f"{owner['metadata']['name']}-"}),
     }
-    return {"metadata": {k: v for k, v in own.items() if v}, "spec": clone(template["spec"])}
+    return {"metadata": own, "spec": clone(template["spec"])}
 
 
 async def make(client: Client, owner: Object, pod: Object) -> None:
@@ -68,8 +57,13 @@ async def make(client: Client, owner: Object, pod: Object) -> None:
 
 
 async def drop(client: Client, owner: Object, pod: Object) -> None:
-    await client.delete(pod)
-    await client.tell(owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+    if not pod["metadata"].get("deletionTimestamp"):
+        await client.delete(pod)
+        await client.tell(owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+
+
+def phase(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("phase") or "")
 
 
 def over(pod: Object) -> bool:
@@ -80,14 +74,5 @@ def active(pod: Object) -> bool:
     return not pod["metadata"].get("deletionTimestamp") and not over(pod)
 
 
-def phase(pod: Object) -> str:
-    return str((pod.get("status") or {}).get("phase") or "")
-
-
 def ready(pod: Object) -> bool:
-    return condition(pod, "Ready").get("status") == "True"
-
-
-def expendable(pod: Object) -> tuple[bool, bool, bool, str]:
-    """The order in which Pods go when there are too many: not placed, not running, not ready first."""
-    return bool(pod["spec"].get("nodeName")), phase(pod) == "Running", ready(pod), pod["metadata"]["name"]
+    return active(pod) and condition(pod, "Ready").get("status") == "True"
