@@ -4,10 +4,11 @@ kubectl reads it for `explain`, for client-side apply (merge keys) and to learn 
 Built-in types come from the one schema document that also validates them, with what JSON Schema says differently
 translated back; types of CRDs are their own schema with apiVersion, kind and metadata put in, as upstream publishes
 them. Left out: version 2 (but for the empty document that kubectl asks for), parameters of reads, operation ids, what
-operations return, types of lists.
+operations return, subresources, types of lists.
 """
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Final
@@ -24,7 +25,7 @@ INFO: Final = {"title": "Kubernetes", "version": "v1.36.0"}
 OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 GVK: Final = "x-kubernetes-group-version-kind"
 PREFIX: Final = "#/components/schemas/"
-_METHODS: Final = {"get": "get", "update": "put", "patch": "patch", "delete": "delete", "create": "post"}
+_ON_ONE: Final = {"get": "get", "update": "put", "patch": "patch", "delete": "delete"}
 _ON_ALL: Final = {"list": "get", "create": "post", "deletecollection": "delete"}
 _OPTIONS: Final = ("dryRun", "fieldManager", "fieldValidation", "force")
 
@@ -54,25 +55,20 @@ class OpenApi:
 
 
 def _paths(one: Resource) -> Iterator[tuple[str, Object]]:
+    """Those of objects themselves, not of subresources."""
     base = f"/{_path(one)}/{'namespaces/{namespace}/' if one.namespaced else ''}{one.plural}"
-    own = (one.group, one.version, one.kind)
-    yield base, {method: _operation(one, own, verb) for verb, method in _ON_ALL.items() if verb in one.verbs}
-    single = [verb for verb in one.verbs if verb in _METHODS and verb != "create"]
-    yield f"{base}/{{name}}", {_METHODS[verb]: _operation(one, own, verb) for verb in single}
-    for sub in one.subresources.values():
-        kind = (sub.group, sub.version, sub.kind) if sub.version else (*own[:2], sub.kind)
-        item = {_METHODS[verb]: _operation(one, kind, verb) for verb in sub.verbs if verb in _METHODS}
-        yield f"{base}/{{name}}/{sub.name}", item
+    for path, methods in (base, _ON_ALL), (f"{base}/{{name}}", _ON_ONE):
+        yield path, {method: _operation(one, verb) for verb, method in methods.items() if verb in one.verbs}
 
 
-def _operation(resource: Resource, kind: tuple[str, str, str], verb: str) -> Object:
+def _operation(resource: Resource, verb: str) -> Object:
     takes: tuple[str, ...] = (JSON, YAML) if verb in ("create", "update") else ()
     if verb == "patch":
         takes = tuple(one for one in PATCHES if not (resource.custom and "strategic" in one))
     operation: Object = {
         "responses": {"200": {"description": "OK"}},
         "x-kubernetes-action": verb,
-        GVK: dict(zip(("group", "version", "kind"), kind, strict=True)),
+        GVK: _gvk(resource),
     }
     if takes:
         operation["parameters"] = [{"name": one, "in": "query", "schema": {"type": "string"}} for one in _OPTIONS]
@@ -93,7 +89,7 @@ def _schemas(served: list[Resource]) -> Object:
         name = wanted.pop()
         if name not in made:
             made[name] = translate(builtin[name])
-            wanted += _references(builtin[name])
+            wanted += re.findall(r'"#/\$defs/([^"]+)"', msgspec.json.encode(builtin[name]).decode())
     return dict(sorted(made.items()))
 
 
@@ -128,19 +124,6 @@ def translate(node: Node) -> Object:
     return {"allOf": [reference], **out} if out else reference  # beside a reference OpenAPI 3 ignores everything
 
 
-def _references(node: Any) -> Iterator[str]:
-    """Names of all definitions a node refers to directly."""
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            if key == "$ref" and isinstance(value, str):
-                yield value.rsplit("/", 1)[1]
-            else:
-                yield from _references(value)
-    elif isinstance(node, list):
-        for one in node:
-            yield from _references(one)
-
-
 def _custom(resource: Resource) -> Object:
     """A CRD's version as published."""
     node, about = resource.rules.schema.node, "Standard metadata: name, labels, annotations, owners and the server's."
@@ -150,8 +133,11 @@ def _custom(resource: Resource) -> Object:
         "kind": {"type": "string", "description": "Name of the type of this object, in CamelCase."},
         "metadata": {"allOf": [{"$ref": PREFIX + OBJECT_META}], "description": about},
     }
-    gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-    return {**node, "type": "object", "properties": properties, GVK: [gvk]}
+    return {**node, "type": "object", "properties": properties, GVK: [_gvk(resource)]}
+
+
+def _gvk(resource: Resource) -> dict[str, str]:
+    return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
 
 def _path(resource: Resource) -> str:

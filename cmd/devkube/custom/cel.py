@@ -64,7 +64,7 @@ def _evaluated(rule: Node, node: Node, place: Place, values: Mapping[str, Any]) 
         return
     expression = rule.get("messageExpression")
     detail = (expression and _computed(expression, optional, values)) or told or f"failed rule: {text.strip()}"
-    where = (place.path + _normalized(rule.get("fieldPath") or "", node)).removeprefix(".")
+    where = (place.path + views.resolved(rule.get("fieldPath") or "", node)[0]).removeprefix(".")
     value = causes.OMIT if node.get("type") in ("object", "array") else place.value
     match rule.get("reason"):
         case "FieldValueForbidden":
@@ -87,38 +87,26 @@ def _computed(expression: str, optional: bool, values: Mapping[str, Any]) -> str
     return text if "\n" not in text and len(text.encode()) <= _MAX_MESSAGE else ""
 
 
-def _normalized(path: str, node: Node) -> str:
-    """A fieldPath as errors print it; it has been checked."""
-    return views.resolved(path, node)[0] if path else ""
-
-
 # --- rules as a CRD has them
 
 REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
-_BREAKS: Final = "must not contain line breaks"
 
 
 def written(rule: Node, node: Node, path: str) -> Iterator[Cause]:
     """Everything that is wrong without compiling it."""
-    text, message, expression = (rule.get(key) or "" for key in ("rule", "message", "messageExpression"))
-    where, reason = rule.get("fieldPath") or "", rule.get("reason")
-    if not text.strip():
+    text, message, reason = (rule.get("rule") or "").strip(), rule.get("message") or "", rule.get("reason")
+    if not text:
         yield causes.required(f"{path}.rule", "rule is not specified")
-    if message and not message.strip():
-        yield causes.invalid(f"{path}.message", message, "must be non-empty if specified")
     if "\n" in message.strip():
-        yield causes.invalid(f"{path}.message", message, _BREAKS)
-    if "\n" in text.strip() and not message.strip():
+        yield causes.invalid(f"{path}.message", message, "must not contain line breaks")
+    if "\n" in text and not message.strip():
         yield causes.required(f"{path}.message", "message must be specified if rule contains line breaks")
-    if expression and not expression.strip():
-        yield causes.required(f"{path}.messageExpression", "messageExpression must be non-empty if specified")
     if reason is not None and reason not in REASONS:
         yield causes.unsupported(f"{path}.reason", reason, REASONS)
-    if where:
-        try:
-            views.resolved(where, node)
-        except ValueError as error:
-            yield causes.invalid(f"{path}.fieldPath", where, f"must be a valid path: {error}")
+    try:
+        views.resolved(rule.get("fieldPath") or "", node)
+    except ValueError as error:
+        yield causes.invalid(f"{path}.fieldPath", rule["fieldPath"], f"must be a valid path: {error}")
 
 
 def compiled(node: Node, path: str, *, resource: bool, lost: str) -> Iterator[Cause]:

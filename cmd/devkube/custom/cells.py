@@ -31,6 +31,8 @@ AGE: Final = Column(
 @lru_cache(1024)
 def parse(path: str) -> Callable[[Any], list[Any]]:
     """A function from an object to what the path finds. ValueError when it is no path."""
+    if not path.startswith("."):
+        raise ValueError("must be a simple json path starting with .")
     steps: list[Step] = []
     end = 0
     while end < len(path) and path[end:] != ".":
@@ -51,7 +53,7 @@ def parse(path: str) -> Callable[[Any], list[Any]]:
 
 def _step(match: re.Match[str]) -> Step:
     if match["left"] is not None:
-        left, literal = parse(match["left"]), match["right"]
+        left, literal = parse("." + match["left"]), match["right"]
         wanted = literal[1:-1] if literal[:1] in "'\"" else json.loads(literal)
         return lambda value: [one for one in _below(value) if left(one)[:1] == [wanted]]
     if match["name"] is not None or match["quoted"] is not None:
@@ -72,18 +74,12 @@ def _below(value: Any) -> Iterable[Any]:
 def cell(kind: str, found: list[Any], now: float) -> Any:
     """What a column of a type shows of what its path found; None where it shows nothing."""
     value = found[0] if found else None
-    number = type(value) in (int, float)
-    if value is None:
-        return None
-    if kind == "string":
-        return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
-    if kind == "integer":
-        return int(value) if number else None
-    if kind == "number":
-        return value if number else None
-    if kind == "boolean":
-        return value if isinstance(value, bool) else None
-    return _age(value, now) if isinstance(value, str) else None
+    if kind == "string" and not isinstance(value, str | None):
+        return json.dumps(value, separators=(",", ":"))
+    if kind == "date" and isinstance(value, str):
+        return _age(value, now)
+    wanted = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}.get(kind, ())
+    return value if type(value) in wanted else None
 
 
 def _age(text: str, now: float) -> str:

@@ -51,11 +51,6 @@ def prepare(new: Object, old: Object | None, subresource: str) -> None:
     new["status"] = {**status, "storedVersions": stored} if stored else status
 
 
-def is_established(crd: Object) -> bool:
-    conditions = (crd.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions)
-
-
 def warnings(crd: Object) -> list[str]:
     """Formats that constrain nothing."""
     versions = (crd.get("spec") or {}).get("versions") or ()
@@ -82,7 +77,7 @@ def validate(new: Object, old: Object | None, subresource: str) -> list[Cause]:
     name = (new.get("metadata") or {}).get("name") or ""
     if name != f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group', '')}":
         found.append(causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
-    return [*found, *(_unchanged(spec, old) if old is not None else ())]
+    return [*found, *(_unchanged(spec, old["spec"]) if old is not None else ())]
 
 
 def _stored(crd: Object, spec: Part) -> Iterator[Cause]:
@@ -95,45 +90,35 @@ def _stored(crd: Object, spec: Part) -> Iterator[Cause]:
             yield causes.invalid(f"status.storedVersions[{index}]", name, detail)
 
 
-def _unchanged(spec: Part, old: Object) -> Iterator[Cause]:
-    before, called = old["spec"], spec.get("names") or {}
-    yield from causes.unchanged("spec.group", spec.get("group"), before.get("group"))
-    yield from causes.unchanged("spec.names.plural", called.get("plural"), before["names"].get("plural"))
-    if is_established(old):
-        yield from causes.unchanged("spec.scope", spec.get("scope"), before.get("scope"))
-        yield from causes.unchanged("spec.names.kind", called.get("kind"), before["names"].get("kind"))
+def _unchanged(spec: Part, before: Part) -> Iterator[Cause]:
+    for path in ("group", "scope"):
+        yield from causes.unchanged(f"spec.{path}", spec.get(path), before[path])
+    for path in ("plural", "kind"):
+        yield from causes.unchanged(f"spec.names.{path}", spec["names"].get(path), before["names"][path])
 
 
 def _spec(spec: Part) -> Iterator[Cause]:
-    group, scope, conversion = spec.get("group") or "", spec.get("scope") or "", spec.get("conversion") or {}
-    if not group:
-        yield causes.required("spec.group")
-    elif wrong := ",".join(names.dns_subdomain(group)) or (
-        "" if "." in group else "should be a domain with at least one dot"
-    ):
+    group, scope, strategy = spec.get("group") or "", spec.get("scope") or "", spec["conversion"].get("strategy") or ""
+    wrong = ",".join(names.dns_subdomain(group)) or ("" if "." in group else "should be a domain with at least one dot")
+    if wrong:
         yield causes.invalid("spec.group", group, wrong)
-    if not scope:
-        yield causes.required("spec.scope")
-    elif scope not in ("Cluster", "Namespaced"):
+    if scope not in ("Cluster", "Namespaced"):
         yield causes.unsupported("spec.scope", scope, ("Cluster", "Namespaced"))
     if spec.get("preserveUnknownFields"):
         detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in the schemas instead"
         yield causes.invalid("spec.preserveUnknownFields", True, detail)
-    if conversion.get("strategy") == "Webhook":
+    if strategy == "Webhook":
         yield causes.forbidden("spec.conversion.strategy", "devkube does not convert by webhook; use None")
-    elif conversion.get("strategy") != "None":
-        yield causes.unsupported("spec.conversion.strategy", conversion.get("strategy") or "", ("None", "Webhook"))
+    elif strategy != "None":
+        yield causes.unsupported("spec.conversion.strategy", strategy, ("None", "Webhook"))
 
 
 def _names(called: Part) -> Iterator[Cause]:
-    for field in ("plural", "singular", "kind", "listKind"):
-        if not called.get(field):
-            yield causes.required(f"spec.names.{field}")
-        else:
-            yield from _label(
-                called[field].lower() if field in ("kind", "listKind") else called[field], f"spec.names.{field}"
-            )
-    if called.get("kind") and called.get("kind") == called.get("listKind"):
+    for field in ("plural", "singular"):
+        yield from _label(called.get(field) or "", f"spec.names.{field}")
+    for field in ("kind", "listKind"):
+        yield from _label((called.get(field) or "").lower(), f"spec.names.{field}")
+    if called.get("kind") == called.get("listKind"):
         yield causes.invalid("spec.names.listKind", called["listKind"], "kind and listKind may not be the same")
     for field in ("shortNames", "categories"):
         for index, value in enumerate(called.get(field) or ()):
@@ -168,7 +153,7 @@ def _versions(versions: list[Part]) -> Iterator[Cause]:
 def _part(part: str, version: Part, path: str) -> Iterator[Cause]:
     subresources, node = version.get("subresources") or {}, schemas.of(version)
     if part == "schema" and node is not None:
-        yield from schemas.validate(node, f"{path}.openAPIV3Schema", subresources.get("status") is not None)
+        yield from schemas.validate(node, f"{path}.openAPIV3Schema")
     elif part == "subresources" and subresources.get("scale") is not None:
         yield from _scale(subresources["scale"], f"{path}.scale")
     elif part == "additionalPrinterColumns":
@@ -179,53 +164,37 @@ def _part(part: str, version: Part, path: str) -> Iterator[Cause]:
 
 
 def _scale(scale: Part, path: str) -> Iterator[Cause]:
-    for name, parents in (
-        ("specReplicasPath", (".spec.",)),
-        ("statusReplicasPath", (".status.",)),
-        ("labelSelectorPath", (".spec.", ".status.")),
-    ):
+    parents = {
+        "specReplicasPath": (".spec.",),
+        "statusReplicasPath": (".status.",),
+        "labelSelectorPath": (".spec.", ".status."),
+    }
+    for name, known in parents.items():
         value = scale.get(name) or ""
-        if not value and name != "labelSelectorPath":
-            yield causes.required(f"{path}.{name}")
-        elif value and not value.startswith(parents):
-            yield causes.invalid(f"{path}.{name}", value, f"should be a json path under {' or '.join(parents)}")
+        if (value or name != "labelSelectorPath") and not value.startswith(known):
+            yield causes.invalid(f"{path}.{name}", value, f"should be a json path under {' or '.join(known)}")
 
 
 def _column(column: Part, path: str) -> Iterator[Cause]:
     kind, where = column.get("type") or "", column.get("jsonPath") or ""
     if not column.get("name"):
         yield causes.required(f"{path}.name")
-    if not kind:
-        yield causes.required(f"{path}.type")
-    elif kind not in _COLUMN_TYPES:
+    if kind not in _COLUMN_TYPES:
         yield causes.invalid(f"{path}.type", kind, f"must be one of {','.join(_COLUMN_TYPES)}")
-    if not where:
-        yield causes.required(f"{path}.JSONPath")
-    elif not where.startswith("."):
-        yield causes.invalid(f"{path}.JSONPath", where, "must be a simple json path starting with .")
-    else:
-        try:
-            cells.parse(where)
-        except ValueError as error:
-            yield causes.invalid(f"{path}.JSONPath", where, str(error))
+    try:
+        cells.parse(where)
+    except ValueError as error:
+        yield causes.invalid(f"{path}.JSONPath", where, str(error))
 
 
 def _selectable(fields: list[str], node: Part, path: str) -> Iterator[Cause]:
     for index, where in enumerate(fields):
-        here = f"{path}[{index}].jsonPath"
-        if not where:
-            yield causes.required(here)
-        elif where in fields[:index]:
-            yield causes.duplicate(here, where)
-        elif where.startswith(".metadata"):
-            yield causes.invalid(here, where, "must not point to fields in metadata")
-        else:
-            try:
-                found = views.resolved(where, node)[1].get("type")
-            except ValueError as error:
-                yield causes.invalid(here, where, f"is an invalid path: {error}")
-                continue
-            if found not in ("string", "boolean", "integer"):
-                yield causes.invalid(here, where, "must point to a field of type string, boolean or integer")
+        try:
+            found = views.resolved(where, node)[1].get("type")
+        except ValueError as error:
+            found = str(error)
+        if found not in ("string", "boolean", "integer") or where.startswith(".metadata"):
+            detail = "must point to a field of type string, boolean or integer outside of metadata"
+            yield causes.invalid(f"{path}[{index}].jsonPath", where, f"{detail}: {found}")
     if len(fields) > _MOST_SELECTABLE:
         yield causes.too_many(path, len(fields), _MOST_SELECTABLE)

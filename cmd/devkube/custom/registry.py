@@ -1,7 +1,7 @@
-"""CRDs become resources: names are accepted or in conflict, served versions enter the catalog, and leave it again.
+"""CRDs become resources: their served versions enter the catalog, and leave it again.
 
 Pure but for the catalog: who stores a CRD calls `status` and stores what it returns, then `established`; `removed` when
-the CRD is gone. Nothing is served before its names are accepted.
+the CRD is gone.
 """
 
 import re
@@ -10,13 +10,16 @@ from dataclasses import replace
 from typing import Any, Final
 
 from devkube.custom import cells, schemas
-from devkube.custom.definition import is_established
 from devkube.custom.rules import CustomRules
 from devkube.kinds import Catalog, Column, Object, Resource, Subresource
 
 _VERSION = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
 _STAGES: Final = {None: 2, "beta": 1, "alpha": 0}
 _WRITES: Final = ("get", "patch", "update")
+_CONDITIONS: Final = (
+    ("NamesAccepted", "NoConflicts", "no conflicts found"),
+    ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+)
 
 
 def preference(version: str) -> tuple[Any, ...]:
@@ -86,53 +89,26 @@ class Registry:
         self._served: dict[str, Any] = {}  # name of the CRD -> the spec that is served
 
     def status(self, crd: Object, now: str) -> Object:
-        """The CRD's status with its names accepted, or the reason why they are not. `now` is a timestamp for
-        conditions that change."""
-        status = dict(crd.get("status") or {})
-        problem = self._conflict(crd["spec"])
-        if problem is None:
-            status["acceptedNames"] = crd["spec"]["names"]
-            wanted = [
-                ("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
-                ("Established", "True", "InitialNamesAccepted", "the initial names have been accepted"),
-            ]
-        else:
-            status.setdefault("acceptedNames", {"plural": "", "kind": ""})
-            wanted = [("NamesAccepted", "False", *problem)]
-            if not is_established(crd):
-                wanted.append(("Established", "False", "NotAccepted", "not all names are accepted"))
-        conditions = {one.get("type") or "": one for one in status.get("conditions") or ()}
-        for kind, state, reason, message in wanted:
-            old = conditions.get(kind) or {}
-            since = old.get("lastTransitionTime") if old.get("status") == state else now
-            made = {"type": kind, "status": state, "lastTransitionTime": since, "reason": reason, "message": message}
-            conditions[kind] = made
-        return {**status, "conditions": list(conditions.values())}
+        """The CRD's status with its names accepted; `now` is a timestamp for conditions that are new. Names that
+        another CRD of the group has are accepted, too."""
+        before = crd.get("status") or {}
+        had = {one.get("type"): one for one in before.get("conditions") or ()}
+        conditions = []
+        for kind, reason, message in _CONDITIONS:
+            since = (had.pop(kind, None) or {}).get("lastTransitionTime") or now
+            made = {"type": kind, "status": "True", "lastTransitionTime": since, "reason": reason, "message": message}
+            conditions.append(made)
+        return {**before, "acceptedNames": crd["spec"]["names"], "conditions": [*conditions, *had.values()]}
 
-    def _conflict(self, spec: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Reason and message where another CRD or a built-in kind of the group has one of the names."""
-        called, found = spec["names"], None
-        others = [one for one in self._catalog if one.group == spec["group"] and one.plural != called["plural"]]
-        words = {word for one in others for word in (one.plural, one.singular, *one.short_names)}
-        kinds = {word for one in others for word in (one.kind, one.listing)}
-        for field in ("plural", "singular", "shortNames", "kind", "listKind"):
-            names = called.get(field) or ()
-            for name in names if isinstance(names, list) else [names]:
-                if name in (kinds if field in ("kind", "listKind") else words):
-                    found = (f"{field[0].upper()}{field[1:]}Conflict", f'"{name}" is already in use')
-        return found
-
-    def established(self, crd: Object) -> bool:
-        """Serve the CRD's versions if its names are accepted; whether what is served has changed."""
+    def established(self, crd: Object) -> None:
+        """Serve the CRD's versions."""
         name, spec = crd["metadata"]["name"], crd["spec"]
-        if not is_established(crd) or self._served.get(name) == spec:
-            return False
-        group, plural = spec["group"], spec["names"]["plural"]
-        before = [one for one in self._catalog if one.group == group and one.plural == plural]
-        self._catalog.drop(group, plural)
-        self._catalog.put(resources_of(crd, before))
-        self._served[name] = spec
-        return True
+        if self._served.get(name) != spec:
+            group, plural = spec["group"], spec["names"]["plural"]
+            before = [one for one in self._catalog if one.group == group and one.plural == plural]
+            self._catalog.drop(group, plural)
+            self._catalog.put(resources_of(crd, before))
+            self._served[name] = spec
 
     def removed(self, crd: Object) -> None:
         if self._served.pop(crd["metadata"]["name"], None) is not None:

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any, Final
 
 from devkube import causes
-from devkube.builtin import metadata
 from devkube.builtin.document import document
 from devkube.custom import cel, cells, schemas, structural, validation
 from devkube.custom.places import UNKNOWN, Node, root
@@ -88,7 +87,7 @@ class CustomRules:
 
     def validate(self, new: Object, old: Object | None, subresource: str) -> list[Cause]:
         before = UNKNOWN if old is None else old
-        found = [*validation.validate(self.node, new, before), *self._scale(new), *self._embedded(new, before)]
+        found = [*validation.validate(self.node, new, before), *self._embedded(new, before)]
         repeated = list(validation.duplicates(self.node, new))
         if repeated and (old is None or not any(validation.duplicates(self.node, old))):
             found += repeated
@@ -98,23 +97,14 @@ class CustomRules:
             found.append(causes.invalid("", None, _NOT_CHECKED))
         return found
 
-    def _scale(self, obj: Object) -> Iterator[Cause]:
-        for path in (self.scale or ())[:2]:
-            value = (cells.parse(path)(obj) or [0])[0]
-            if type(value) is not int or not 0 <= value < 2**31:
-                yield causes.invalid(path, value, causes.between(0, 2**31 - 1))
-
     def _embedded(self, obj: Object, before: Any) -> Iterator[Cause]:
-        """Resources inside the object need their type, labels and annotations as any."""
+        """Resources inside the object need their type, as any."""
         for place in root(obj, self.node, before).walk():
             if not place.path or not place.resource or not isinstance(place.value, dict) or place.unchanged:
                 continue
             for name in ("apiVersion", "kind"):
                 if not place.value.get(name):
                     yield causes.required(f"{place.path}.{name}")
-            meta = place.value.get("metadata") or {}
-            yield from metadata.labels(meta.get("labels") or {}, f"{place.path}.metadata.labels")
-            yield from metadata.annotations(meta.get("annotations") or {}, f"{place.path}.metadata.annotations")
 
     def table(self, obj: Object, now: float) -> list[Any]:
         return [cells.cell(column.type, cells.parse(column.path)(obj), now) for column in self.columns]

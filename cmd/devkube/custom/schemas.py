@@ -5,13 +5,13 @@ the fields every object has; under allOf, anyOf, oneOf and not a schema may only
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from devkube import causes
 from devkube.custom import cel, formats, structural, validation
-from devkube.custom.places import EMBEDDED, LIST_KEYS, LIST_TYPE, META_FIELDS, PRESERVE, Node, items, mapping, same
+from devkube.custom.places import EMBEDDED, LIST_KEYS, LIST_TYPE, PRESERVE, Node, items, mapping
 from devkube.errors import Cause
 
 INT_OR_STRING: Final = "x-kubernetes-int-or-string"
@@ -39,6 +39,9 @@ _STRUCTURE: Final = (
 )
 
 
+Words = Callable[[str, str], Cause] | None  # None: an invalid value, which is told
+
+
 @dataclass(frozen=True)
 class Spot:
     """A node of the structure (junctors aside) and where it is."""
@@ -47,8 +50,6 @@ class Spot:
     path: str
     root: bool = False
     resource: bool = False  # it has type information and metadata
-    meta: bool = False  # inside those
-    no_default: str = ""  # why a default is forbidden here
     lost: str = ""  # the outermost list above whose items have no past
 
     def walk(self) -> Iterator["Spot"]:
@@ -58,29 +59,25 @@ class Spot:
 
     def _below(self) -> Iterator["Spot"]:
         for name, node in (self.node.get("properties") or {}).items():
-            special = self.resource and name in META_FIELDS
-            why = f"in top-level {name}" if special and self.root else self.no_default
-            yield self._at(node, f".properties[{name}]", self.meta or special, why, self.lost)
+            yield self._at(node, f".properties[{name}]", self.lost)
         if (node := items(self.node)) is not None:
             lost = self.lost or ("" if self.node.get(LIST_TYPE) == "map" else self.path)
-            yield self._at(node, ".items", self.meta, self.no_default, lost)
+            yield self._at(node, ".items", lost)
         if (node := mapping(self.node.get("additionalProperties"))) is not None:
-            why = "inside additionalProperties applying to object metadata" if self.meta else self.no_default
-            yield self._at(node, ".additionalProperties", self.meta, why, self.lost)
+            yield self._at(node, ".additionalProperties", self.lost)
 
-    def _at(self, node: Node, step: str, meta: bool, no_default: str, lost: str) -> "Spot":
-        return Spot(node, self.path + step, False, bool(node.get(EMBEDDED)), meta, no_default, lost)
+    def _at(self, node: Node, step: str, lost: str) -> "Spot":
+        return Spot(node, self.path + step, resource=bool(node.get(EMBEDDED)), lost=lost)
 
 
 def of(version: Mapping[str, Any]) -> Node | None:
     return mapping((version.get("schema") or {}).get("openAPIV3Schema"))
 
 
-def validate(node: Node, path: str, status: bool) -> list[Cause]:
+def validate(node: Node, path: str) -> list[Cause]:
     """Every violation. Rules are compiled only when the schema is right otherwise, as upstream does."""
     spots = list(Spot(node, path, root=True, resource=True).walk())
-    found = [*_root(node, path, status), *_specified(node, node, path, path)]
-    found += [cause for spot in spots for cause in _structure(spot)]
+    found = [*_specified(node, node, path, path), *(cause for spot in spots for cause in _structure(spot))]
     for check in (_default, _written, _compiled, _ruled):
         found = found or [cause for spot in spots for cause in check(spot)]
     return found
@@ -92,80 +89,59 @@ def unrecognized(node: Node | None) -> list[str]:
     return [form for form, kind in told if form and not formats.recognized(form, kind)]
 
 
-def _root(node: Node, path: str, status: bool) -> Iterator[Cause]:
-    kind = node.get("type") or ""
-    if kind not in ("", "object"):
-        yield causes.invalid(f"{path}.type", kind, "must be object at the root")
-    elif status and not kind:
-        yield causes.invalid(f"{path}.type", kind, "must be object if the status subresource is enabled")
-    if node.get("nullable"):
-        yield causes.forbidden(f"{path}.nullable", "nullable cannot be true at the root")
-    if node.get("additionalProperties") is not None:
-        yield causes.forbidden(f"{path}.additionalProperties", "must not be used at the root")
-    meta = (node.get("properties") or {}).get("metadata")
-    said = {key for key, value in (meta or {}).items() if value} - {"type", "properties", "default"}
-    if said or not set((meta or {}).get("properties") or {}) <= {"name", "generateName"}:
-        detail = "must not specify anything other than name and generateName, but metadata is implicitly specified"
-        yield causes.forbidden(f"{path}.properties[metadata]", detail)
+def _told(node: Node, path: str, rows: Iterable[tuple[object, Words, str, str]]) -> Iterator[Cause]:
+    """Of rows (is it wrong, how is it told, of which key, in which words) those that are."""
+    for wrong, words, key, detail in rows:
+        if wrong:
+            here = f"{path}.{key}"
+            yield causes.invalid(here, node.get(key), detail) if words is None else words(here, detail)
 
 
 def _structure(spot: Spot) -> Iterator[Cause]:
-    node, path, kind = spot.node, spot.path, spot.node.get("type") or ""
+    node, path, kind = spot.node, spot.path, spot.node.get("type")
+    values, properties, item = node.get("additionalProperties"), node.get("properties") or {}, items(node) or {}
+    keeps, embedded, either = node.get(PRESERVE), node.get(EMBEDDED), node.get(INT_OR_STRING)
+    list_type, keys, item_kind = node.get(LIST_TYPE), node.get(LIST_KEYS) or (), item.get("type")
+    required, forbidden, invalid = causes.required, causes.forbidden, None
     yield from _values(_without_either(node), path)
-    if not any(node.get(key) for key in ("type", INT_OR_STRING, PRESERVE, EMBEDDED)):
-        yield causes.required(f"{path}.type", "must not be empty, neither at the root nor for fields and items")
-    for key, wanted in _TYPES.items():
-        if node.get(key) and kind != wanted:
-            detail = f"must be {wanted} if {key} is specified"
-            yield causes.invalid(f"{path}.type", kind, detail) if kind else causes.required(f"{path}.type", detail)
-    if node.get(PRESERVE) is False:
-        yield causes.invalid(f"{path}.{PRESERVE}", False, "must be true or undefined")
-    for other in (PRESERVE, EMBEDDED):
-        if node.get(INT_OR_STRING) and node.get(other):
-            yield causes.invalid(f"{path}.{other}", True, f"must be false if {INT_OR_STRING} is true")
-    if node.get(EMBEDDED):
-        if spot.meta:
-            yield causes.forbidden(f"{path}.{EMBEDDED}", "must not be used inside of resource meta")
-        if node.get("additionalProperties") is not None:
-            yield causes.forbidden(f"{path}.additionalProperties", f"must not be used if {EMBEDDED} is set")
-        if not node.get(PRESERVE) and not node.get("properties"):
-            detail = f"must not be empty if {EMBEDDED} is true without {PRESERVE}"
-            yield causes.required(f"{path}.properties", detail)
-    if node.get("default") is not None and spot.no_default:
-        yield causes.forbidden(f"{path}.default", f"must not be set {spot.no_default}")
-    if kind == "array":
-        yield from _list(node, path)
-
-
-def _list(node: Node, path: str) -> Iterator[Cause]:
-    item, kind, keys = items(node), node.get(LIST_TYPE), node.get(LIST_KEYS) or []
-    if item is None:
-        yield causes.required(f"{path}.items", "must be specified, as one schema")
-        return
-    if kind == "set" and item.get("type") == "object" and item.get(MAP_TYPE) != "atomic":
+    for extension, wanted in _TYPES.items():
+        wrong = node.get(extension) and kind != wanted
+        yield from _told(node, path, [(wrong, invalid, "type", f"must be {wanted} if {extension} is specified")])
+    rows: list[tuple[object, Words, str, str]] = [
+        (not kind and not either and not keeps, required, "type", "must not be empty"),
+        (keeps is False, invalid, PRESERVE, "must be true or undefined"),
+        (either and keeps, invalid, PRESERVE, f"must be false if {INT_OR_STRING} is true"),
+        (either and embedded, invalid, EMBEDDED, f"must be false if {INT_OR_STRING} is true"),
+        (embedded and values is not None, forbidden, "additionalProperties", f"must not be used if {EMBEDDED} is set"),
+        (embedded and not keeps and not properties, required, "properties", f"must not be empty without {PRESERVE}"),
+        (kind == "array" and not item, required, "items", "must be specified, as one schema"),
+        (keys and list_type != "map", invalid, LIST_TYPE, f"must be map if {LIST_KEYS} is non-empty"),
+        (list_type == "map" and not keys, required, LIST_KEYS, f"must not be empty if {LIST_TYPE} is map"),
+        (list_type == "map" and item_kind != "object", required, "items.type", f"must be object if {LIST_TYPE} is map"),
+    ]
+    if list_type == "set" and item_kind == "object":
         detail = f"must be atomic as item of a list with {LIST_TYPE}=set"
-        yield causes.invalid(f"{path}.items.{MAP_TYPE}", item.get(MAP_TYPE), detail)
-    if keys and kind != "map":
-        detail = f"must be map if {LIST_KEYS} is non-empty"
-        place = f"{path}.{LIST_TYPE}"
-        yield causes.required(place, detail) if kind is None else causes.invalid(place, kind, detail)
-    if kind != "map":
-        return
-    if not keys:
-        yield causes.required(f"{path}.{LIST_KEYS}", f"must not be empty if {LIST_TYPE} is map")
-    if item.get("type") != "object":
-        yield causes.required(f"{path}.items.type", f"must be object if parent array's {LIST_TYPE} is map")
-    fields = item.get("properties") or {}
-    for key in keys:
-        here = f"{path}.items.properties[{key}]"
-        if key not in fields:
-            yield causes.invalid(f"{path}.{LIST_KEYS}", keys, "entries must all be names of item properties")
-        elif fields[key].get("type") in ("array", "object"):
-            detail = f"must be a scalar type if parent array's {LIST_TYPE} is map"
-            yield causes.invalid(f"{here}.type", fields[key]["type"], detail)
-        elif key not in (item.get("required") or ()) and fields[key].get("default") is None:
-            detail = f"this property is in {LIST_KEYS}, so it must have a default or be a required property"
-            yield causes.required(f"{here}.default", detail)
+        rows.append((item.get(MAP_TYPE) != "atomic", invalid, f"items.{MAP_TYPE}", detail))
+    for key in keys if list_type == "map" else ():
+        field, here = (item.get("properties") or {}).get(key), f"items.properties[{key}]"
+        given = key in (item.get("required") or ()) or (field or {}).get("default") is not None
+        rows += [
+            (field is None, invalid, LIST_KEYS, "entries must all be names of item properties"),
+            (field and field.get("type") in ("array", "object"), invalid, f"{here}.type", "must be scalar for a key"),
+            (field and not given, required, f"{here}.default", "a key must have a default or be required"),
+        ]
+    if spot.root:
+        meta = properties.get("metadata") or {}
+        said = {key for key, value in meta.items() if value or key == "default"} - {"type", "properties"}
+        known = not said and set(meta.get("properties") or {}) <= {"name", "generateName"}
+        only = "must not specify anything other than name and generateName, but metadata is implicitly specified"
+        rows += [
+            (kind and kind != "object", invalid, "type", "must be object at the root"),
+            (node.get("nullable"), forbidden, "nullable", "nullable cannot be true at the root"),
+            (values is not None, forbidden, "additionalProperties", "must not be used at the root"),
+            (not known, forbidden, "properties[metadata]", only),
+        ]
+    yield from _told(node, path, rows)
 
 
 def _junctors(node: Node) -> list[tuple[str, Node]]:
@@ -175,21 +151,18 @@ def _junctors(node: Node) -> list[tuple[str, Node]]:
 
 def _values(node: Node, path: str) -> Iterator[Cause]:
     """What constrains values, in the structure and in junctors."""
-    for key in _UNSUPPORTED:
-        if node.get(key):
-            yield causes.forbidden(f"{path}.{key}", f"{key} is not supported")
+    rows: list[tuple[object, Words, str, str]]
+    rows = [(node.get(key), causes.forbidden, key, f"{key} is not supported") for key in _UNSUPPORTED]
+    both = node.get("properties") and node.get("additionalProperties") not in (None, True)
+    rows.append((both, causes.forbidden, "additionalProperties", "is mutual exclusive with properties"))
+    yield from _told(node, path, rows)
     for key, known in _CHOICES.items():
         if node.get(key) and node[key] not in known:
             yield causes.unsupported(f"{path}.{key}", node[key], known)
-    if node.get("properties") and node.get("additionalProperties") not in (None, True):
-        detail = "additionalProperties and properties are mutual exclusive"
-        yield causes.forbidden(f"{path}.additionalProperties", detail)
-    if node.get("pattern"):
-        try:
-            formats.pattern(node["pattern"])
-        except ValueError as error:
-            detail = f"must be a valid regular expression, but isn't: {error}"
-            yield causes.invalid(f"{path}.pattern", node["pattern"], detail)
+    try:
+        formats.pattern(node.get("pattern") or "")
+    except ValueError as error:
+        yield causes.invalid(f"{path}.pattern", node["pattern"], f"must be a valid regular expression: {error}")
     for step, below in _junctors(node):
         yield from _nested(_without_either(below) if step == ".allOf[0]" else below, path + step)
 
@@ -231,13 +204,10 @@ def _specified(node: Node, spine: Node | None, path: str, place: str) -> Iterato
 def _default(spot: Spot) -> Iterator[Cause]:
     """A default must be pruned and valid: it is put into objects unseen."""
     value, path = spot.node.get("default"), f"{spot.path}.default"
-    if value is None:
-        return
-    pruned = copy.deepcopy(value)
-    structural.prune(pruned, spot.node, resource=spot.resource)
-    if not same(pruned, value):
-        yield causes.invalid(path, value, "must not have unknown fields")
-    yield from validation.validate(spot.node, value, path=path)
+    if value is not None:
+        if structural.prune(copy.deepcopy(value), spot.node, resource=spot.resource):
+            yield causes.invalid(path, value, "must not have unknown fields")
+        yield from validation.validate(spot.node, value, path=path)
 
 
 def _written(spot: Spot) -> Iterator[Cause]:

@@ -2,8 +2,8 @@
 
 Rules of apiserver/pkg/cel/common/schemas.go. Most values are seen as they are; numbers become doubles, strings with the
 formats byte, date, date-time and duration become what they mean, names that are no identifiers are escaped. CEL's
-checker is told of types as protobuf messages (`Checkable`). Protobuf cannot say "list of lists" and the like; there the
-inner value is dynamic, and a mistake inside shows when the rule is evaluated.
+checker is told of types as protobuf messages (`told_to_cel`). Protobuf cannot say "list of lists" and the like; there
+the inner value is dynamic, and a mistake inside shows when the rule is evaluated.
 """
 
 import re
@@ -24,6 +24,13 @@ _RESERVED: Final = (
     *("let", "loop", "package", "namespace", "return", "var", "void", "while"),
 )
 _ESCAPES: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+_WELL_KNOWN: Final = {
+    "dyn": "Value",
+    "list": "ListValue",
+    "map": "Struct",
+    "timestamp": "Timestamp",
+    "duration": "Duration",
+}
 _TEXT: Final = {"type": "string"}
 _META: Final = {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}}
 
@@ -122,70 +129,67 @@ _SCALARS: Final[Mapping[str, Type]] = {
 }
 
 
-class Checkable:
-    """A descriptor pool with one message per object type, and the CEL types of the variables that hold them."""
+def told_to_cel(variables: Mapping[str, Type]) -> tuple[Any, dict[str, Any]]:
+    """For the checker: a pool with one message per object type, and the CEL types of variables."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, struct_pb2, timestamp_pb2
 
-    def __init__(self, variables: Mapping[str, Type]) -> None:
-        from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, struct_pb2, timestamp_pb2
+    pool = descriptor_pool.DescriptorPool()
+    needed = [module.DESCRIPTOR for module in (struct_pb2, timestamp_pb2, duration_pb2)]
+    for one in needed:
+        pool.AddSerializedFile(one.serialized_pb)
+    file = descriptor_pb2.FileDescriptorProto(
+        name="crd.proto", package=PACKAGE, syntax="proto3", dependency=[one.name for one in needed]
+    )
+    file.message_type.add(name=QUANTITY.rpartition(".")[2])
+    messages = _Messages(file)
+    told = {name: messages.cel(seen) for name, seen in variables.items()}
+    pool.AddSerializedFile(file.SerializeToString())
+    return pool, told
 
-        needed = [module.DESCRIPTOR for module in (struct_pb2, timestamp_pb2, duration_pb2)]
-        self._names: dict[Type, str] = {}
-        self._field = field = descriptor_pb2.FieldDescriptorProto
-        self._plain = {
-            "int": field.TYPE_INT64,
-            "double": field.TYPE_DOUBLE,
-            "bool": field.TYPE_BOOL,
-            "string": field.TYPE_STRING,
-            "bytes": field.TYPE_BYTES,
-        }
-        self._file = descriptor_pb2.FileDescriptorProto(
-            name="crd.proto", package=PACKAGE, syntax="proto3", dependency=[one.name for one in needed]
-        )
-        self._file.message_type.add(name=QUANTITY.rpartition(".")[2])
-        self.variables = {name: self._cel(seen) for name, seen in variables.items()}
-        self.pool = descriptor_pool.DescriptorPool()
-        for one in needed:
-            self.pool.AddSerializedFile(one.serialized_pb)
-        self.pool.AddSerializedFile(self._file.SerializeToString())
 
-    def _cel(self, seen: Type) -> Any:
+class _Messages:
+    """Fills a file of protobuf's with the types that are asked for."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._names = file, dict[Type, str]()
+
+    def cel(self, seen: Type) -> Any:
         from cel_expr_python import cel
 
         if seen.kind == "object":
             return cel.Type(self._message(seen))
         if seen.of is not None:
-            of = self._cel(seen.of)
+            of = self.cel(seen.of)
             return cel.Type.List(of) if seen.kind == "list" else cel.Type.Map(cel.Type.STRING, of)
         return cel.Type(seen.kind)
 
     def _message(self, seen: Type) -> str:
-        if seen in self._names:
-            return self._names[seen]
-        name = f"Object{len(self._names)}"
-        self._names[seen] = f"{PACKAGE}.{name}"
-        message = self._file.message_type.add(name=name)
-        for number, (called, below) in enumerate(seen.fields.items(), 1):
-            many = below.of is not None
-            about = self._about(below.of or below)
-            if below.kind == "map":
-                # The name that protobuf demands of a map's entry: the field's in camel case.
-                entry = "".join(part[:1].upper() + part[1:] for part in called.split("_")) + "Entry"
-                made = message.nested_type.add(name=entry, options={"map_entry": True})
-                made.field.add(name="key", number=1, type=self._field.TYPE_STRING, label=self._field.LABEL_OPTIONAL)
-                made.field.add(name="value", number=2, label=self._field.LABEL_OPTIONAL, **about)
-                about = {"type": self._field.TYPE_MESSAGE, "type_name": f".{PACKAGE}.{name}.{entry}"}
-            label = self._field.LABEL_REPEATED if many else self._field.LABEL_OPTIONAL
-            # Field names may differ in case or underscores only: JSON names of our own keep protobuf from minding.
-            message.field.add(name=called, number=number, json_name=f"f{number}", label=label, **about)
+        if seen not in self._names:
+            name = f"Object{len(self._names)}"
+            self._names[seen] = f"{PACKAGE}.{name}"
+            message = self._file.message_type.add(name=name)
+            for number, (called, below) in enumerate(seen.fields.items(), 1):
+                # Field names may differ in case or underscores only: JSON names of our own keep protobuf from minding.
+                field = message.field.add(name=called, number=number, json_name=f"f{number}")
+                field.label = field.LABEL_OPTIONAL if below.of is None else field.LABEL_REPEATED
+                held = field
+                if below.kind == "map":
+                    # The name that protobuf demands of a map's entry: the field's in camel case.
+                    entry = "".join(part[:1].upper() + part[1:] for part in called.split("_")) + "Entry"
+                    field.type, field.type_name = field.TYPE_MESSAGE, f".{self._names[seen]}.{entry}"
+                    pair = message.nested_type.add(name=entry, options={"map_entry": True})
+                    pair.field.add(name="key", number=1, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
+                    held = pair.field.add(name="value", number=2, label=field.LABEL_OPTIONAL)
+                self._describe(held, below.of or below)
         return self._names[seen]
 
-    def _about(self, seen: Type) -> dict[str, Any]:
-        """How a field says its type."""
-        if seen.kind in self._plain:
-            return {"type": self._plain[seen.kind]}
-        known = {"dyn": "Value", "list": "ListValue", "map": "Struct", "timestamp": "Timestamp", "duration": "Duration"}
-        name = self._message(seen) if seen.kind == "object" else f"google.protobuf.{known[seen.kind]}"
-        return {"type": self._field.TYPE_MESSAGE, "type_name": f".{name}"}
+    def _describe(self, field: Any, seen: Type) -> None:
+        if seen.kind == "object":
+            field.type, field.type_name = field.TYPE_MESSAGE, f".{self._message(seen)}"
+        elif seen.kind in _WELL_KNOWN:
+            field.type, field.type_name = field.TYPE_MESSAGE, f".google.protobuf.{_WELL_KNOWN[seen.kind]}"
+        else:
+            field.type = getattr(field, "TYPE_INT64" if seen.kind == "int" else f"TYPE_{seen.kind.upper()}")
 
 
 # Paths that a CRD may give: `fieldPath` of rules and `selectableFields`, made of fields and map keys that exist.

