@@ -11,43 +11,92 @@ not for: rules of any kind. `verbs` decides what may be written.
 import asyncio
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
 
 from devkube.kinds import Object
-from devkube.stored import NOTHING, Change, Gone, Lost, Stored, beginning, encode, load, stored_from
 
-__all__ = ["Change", "Gone", "Lost", "Store", "Stored", "beginning", "encode", "load"]
-
-_LOG_BYTES = 64 * 1024 * 1024  # of one kind's history, besides the limit of its length
-_FRESH = 128  # changes whose encoded forms are kept: watchers that keep up share one encoding
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One version of one object."""
+
+    key: str
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    raw: bytes
+    head: int  # length of the beginning `{"apiVersion":"…","kind":"…"`
+    labels: Mapping[str, str]
+    fields: Mapping[str, str]  # what field selectors may ask for, besides name and namespace
+    owners: tuple[str, ...]  # uids
+
+    def body(self, group_version: str, kind: str) -> bytes:
+        """The object as a client of this version reads it."""
+        head = beginning(group_version, kind)
+        return self.raw if self.raw.startswith(head + b",") else head + self.raw[self.head :]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of history. `after` is the new state, or for DELETED the last one under the deletion's version."""
+
+    version: int
+    type: ChangeType
+    before: Stored | None
+    after: Stored
+
+
+class Lost(Exception):
+    """A write that expected another version than there is (`found` None: no such object)."""
+
+    def __init__(self, found: Stored | None) -> None:
+        super().__init__("the version expected is not the version found")
+        self.found = found
+
+
+class Gone(Exception):
+    """History before a version is forgotten."""
+
+
+def beginning(group_version: str, kind: str) -> bytes:
+    return f'{{"apiVersion":"{group_version}","kind":"{kind}"'.encode()
+
+
+def load(stored: Stored) -> Object:
+    """A fresh copy, as it was stored."""
+    found: Object = _decode(stored.raw)
+    return found
+
+
+@dataclass
 class _Kind:
     """The objects of one storage key and their history."""
 
-    def __init__(self) -> None:
-        self.objects: dict[tuple[str, str], Stored] = {}
-        self.order: list[tuple[str, str]] | None = []  # sorted keys; None: to be sorted again
-        self.log: list[Change] = []
-        self.size = 0  # bytes of the log
-        self.dropped = 0  # the version of the last change that the log forgot
-        self.floor = 0  # a list or watch may go on from here; more than `dropped` after `compact`
-        self.version = 0  # of the last change
-        self.waiters: set[asyncio.Future[None]] = set()
-
-    def keys(self) -> list[tuple[str, str]]:
-        if self.order is None:
-            self.order = sorted(self.objects)
-        return self.order
+    floor: int  # a list or watch may go on from here; more than `dropped` after `compact`
+    objects: dict[tuple[str, str], Stored] = field(default_factory=dict)
+    order: list[tuple[str, str]] = field(default_factory=list)  # sorted keys, while as many as `objects`
+    log: list[Change] = field(default_factory=list)
+    dropped: int = 0  # the version of the last change that the log forgot
+    version: int = 0  # of the last change
+    waiters: set[asyncio.Future[None]] = field(default_factory=set)
 
 
 class Store:
-    """`fields(key, obj)` tells which values field selectors will want of an object."""
+    """`fields(key, obj)` tells which values field selectors will want of an object; `limit`: changes kept per kind."""
 
     def __init__(
         self, fields: Callable[[str, Object], Mapping[str, str]] | None = None, *, limit: int = 10_000
     ) -> None:
         self._kinds: dict[str, _Kind] = {}
-        self._fields = fields or (lambda key, obj: NOTHING)
+        self._fields = fields or (lambda key, obj: {})
         self._limit = limit
         self._listeners: list[Callable[[Change], None]] = []
         self._floor = 0  # of kinds that nobody wrote or read yet
@@ -82,9 +131,11 @@ class Store:
     ) -> Iterator[Stored]:
         """In order of namespace and name; `after` a (namespace, name); `at` the version they had then (or Gone)."""
         kind = self._kind(key)
-        objects, keys = kind.objects, kind.keys()
+        if len(kind.order) != len(kind.objects):
+            kind.order = sorted(kind.objects)
+        objects, keys = kind.objects, kind.order
         if at is not None and at < kind.version:
-            objects = self._as_of(kind, at)
+            objects = _as_of(kind, at)
             keys = sorted(objects)
         for one in keys[bisect_right(keys, after) if after else 0 :]:
             stored = objects.get(one)
@@ -93,34 +144,24 @@ class Store:
 
     def create(self, key: str, obj: Object) -> Stored:
         """Lost when there is one of this name."""
-        stored = self._stored(key, obj)
-        kind = self._kind(key)
-        if found := kind.objects.get((stored.namespace, stored.name)):
-            raise Lost(found)
-        kind.order = None
-        return self._commit(kind, Change(stored.version, "ADDED", None, stored))
+        return self._commit(self._change(key, obj, "ADDED"), None)
 
     def replace(self, key: str, obj: Object, expected: int) -> Stored:
         """Lost unless the version found is the one expected."""
-        meta = obj["metadata"]
-        kind, before = self._expect(key, meta.get("namespace") or "", meta["name"], expected)
-        stored = self._stored(key, obj)
-        return self._commit(kind, Change(stored.version, "MODIFIED", before, stored))
+        return self._commit(self._change(key, obj, "MODIFIED"), expected)
 
     def remove(self, key: str, namespace: str, name: str, expected: int, last: Object | None = None) -> Stored:
         """The last state (`last`, or as stored) under the version of the deletion, as watchers see it."""
-        kind, before = self._expect(key, namespace, name, expected)
-        stored = self._stored(key, last or load(before))
-        kind.order = None
-        return self._commit(kind, Change(stored.version, "DELETED", before, stored))
+        before = self.get(key, namespace, name)
+        if before is None:
+            raise Lost(None)
+        return self._commit(self._change(key, last or load(before), "DELETED"), expected)
 
     def since(self, key: str, version: int) -> list[Change]:
         """The changes of a kind after a version; Gone when some of them are forgotten."""
         kind = self._kind(key)
-        if version >= kind.version:
-            return []
         if version < kind.dropped:
-            raise Gone(kind.dropped)
+            raise Gone(f"history begins after version {kind.dropped}")
         return kind.log[bisect_right(kind.log, version, key=lambda change: change.version) :]
 
     def known(self, key: str, version: int) -> bool:
@@ -147,73 +188,69 @@ class Store:
         self._floor = self.version
         for kind in self._kinds.values():
             kind.log.clear()
-            kind.size, kind.dropped, kind.floor = 0, kind.version, self._floor
+            kind.dropped, kind.floor = kind.version, self._floor
 
     def _kind(self, key: str) -> _Kind:
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = _Kind()
-            kind.floor = self._floor
+            kind = self._kinds[key] = _Kind(self._floor)
         return kind
 
-    def _expect(self, key: str, namespace: str, name: str, expected: int) -> tuple[_Kind, Stored]:
-        kind = self._kind(key)
-        before = kind.objects.get((namespace, name))
-        if before is None or before.version != expected:
+    def _change(self, key: str, obj: Object, type: ChangeType) -> Change:
+        """What a write would be; the new version is written into `obj`."""
+        meta, version = obj["metadata"], self.version + 1
+        meta["resourceVersion"] = str(version)
+        head = beginning(obj["apiVersion"], obj["kind"])
+        after = Stored(
+            key=key,
+            namespace=meta.get("namespace") or "",
+            name=meta["name"],
+            uid=meta.get("uid") or "",
+            version=version,
+            raw=head + b"," + encode({k: v for k, v in obj.items() if k not in ("apiVersion", "kind")})[1:],
+            head=len(head),
+            labels=meta.get("labels") or {},
+            fields=self._fields(key, obj),
+            owners=tuple(o.get("uid", "") for o in meta.get("ownerReferences") or ()),
+        )
+        return Change(version, type, self.get(key, after.namespace, after.name), after)
+
+    def _commit(self, change: Change, expected: int | None) -> Stored:
+        before, after = change.before, change.after
+        if (before.version if before else None) != expected:
             raise Lost(before)
-        return kind, before
-
-    def _stored(self, key: str, obj: Object) -> Stored:
-        return stored_from(key, obj, self.version + 1, self._fields(key, obj))
-
-    def _commit(self, kind: _Kind, change: Change) -> Stored:
-        after = change.after
+        kind = self._kind(after.key)
         self.version = kind.version = change.version
         if change.type == "DELETED":
             del kind.objects[after.namespace, after.name]
+            kind.order = []
         else:
             kind.objects[after.namespace, after.name] = after
         kind.log.append(change)
-        kind.size += len(after.raw)
-        if len(kind.log) > _FRESH:
-            kind.log[-_FRESH - 1].encoded.clear()
-        if len(kind.log) > self._limit * 1.1 or kind.size > _LOG_BYTES * 1.1:
-            self._trim(kind)
-        self._wake(kind)
-        for listener in self._listeners:
-            listener(change)
-        return after
-
-    def _trim(self, kind: _Kind) -> None:
-        """Down to the limits; a tenth more was allowed, so that this is rare."""
-        drop, size = max(0, len(kind.log) - self._limit), kind.size
-        for change in kind.log[:drop]:
-            size -= len(change.after.raw)
-        while size > _LOG_BYTES:
-            size -= len(kind.log[drop].after.raw)
-            drop += 1
-        kind.size, kind.dropped = size, kind.log[drop - 1].version
-        kind.floor = max(kind.floor, kind.dropped)
-        del kind.log[:drop]
-
-    def _as_of(self, kind: _Kind, version: int) -> dict[tuple[str, str], Stored]:
-        """The objects as they were at a version: history undone."""
-        if version < kind.floor:
-            raise Gone(kind.floor)
-        objects = dict(kind.objects)
-        for change in reversed(kind.log):
-            if change.version <= version:
-                break
-            where = (change.after.namespace, change.after.name)
-            if change.before is None:
-                objects.pop(where, None)
-            else:
-                objects[where] = change.before
-        return objects
-
-    @staticmethod
-    def _wake(kind: _Kind) -> None:
+        if len(kind.log) > self._limit * 1.1:  # a tenth more, so that this is rare
+            kind.dropped = kind.log[-self._limit - 1].version
+            kind.floor = max(kind.floor, kind.dropped)
+            del kind.log[: -self._limit]
         waiters, kind.waiters = kind.waiters, set()
         for future in waiters:
             if not future.done():
                 future.set_result(None)
+        for listener in self._listeners:
+            listener(change)
+        return after
+
+
+def _as_of(kind: _Kind, version: int) -> dict[tuple[str, str], Stored]:
+    """The objects as they were at a version: history undone."""
+    if version < kind.floor:
+        raise Gone(f"history begins after version {kind.floor}")
+    objects = dict(kind.objects)
+    for change in reversed(kind.log):
+        if change.version <= version:
+            break
+        where = (change.after.namespace, change.after.name)
+        if change.before is None:
+            objects.pop(where, None)
+        else:
+            objects[where] = change.before
+    return objects
