@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from devkube.server import DevKube
 
 _MERGE: Final = "application/merge-patch+json"
-_KINDS: Final = {
-    "Event": ("v1", "events"),
-    "Node": ("v1", "nodes"),
-    "Pod": ("v1", "pods"),
-    "DaemonSet": ("apps/v1", "daemonsets"),
-    "Deployment": ("apps/v1", "deployments"),
-    "ReplicaSet": ("apps/v1", "replicasets"),
-    "StatefulSet": ("apps/v1", "statefulsets"),
-    "Job": ("batch/v1", "jobs"),
-}
 # Names of Events, as upstream in the order of time, in which kubectl then shows those of one second.
 _NUMBERS: Final = itertools.count(time.time_ns())
 
@@ -61,14 +51,23 @@ class Client:
         self.clock = api.clock
         self._api, self._component, self._agent = api, component, agent
         self._user = User(user, groups=("system:masters", "system:authenticated"))
+        self._resources = {one.kind: one for one in api.catalog}
         self._told: set[tuple[str, ...]] = set()
+
+    def path(self, kind: str, namespace: str, name: str = "") -> str:
+        one = self._resources[kind]
+        parts = ["apis" if one.group else "api", one.group_version, *(["namespaces", namespace] if namespace else [])]
+        return "/" + "/".join([*parts, one.plural, *([name] if name else [])])
+
+    def _of(self, obj: Object) -> str:
+        return self.path(obj["kind"], obj["metadata"].get("namespace") or "", obj["metadata"]["name"])
 
     async def ask(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
         return await self._api.request(method, path, body, user=self._user, agent=self._agent, **more)
 
     async def get(self, kind: str, namespace: str, name: str) -> Object | None:
         try:
-            found: Object = await self.ask("GET", path(kind, namespace, name))
+            found: Object = await self.ask("GET", self.path(kind, namespace, name))
         except StatusError as error:
             if error.code == 404:
                 return None
@@ -76,25 +75,25 @@ class Client:
         return found
 
     async def list(self, kind: str, namespace: str = "", *, labels: str = "") -> list[Object]:
-        found = await self.ask("GET", path(kind, namespace), query={"labelSelector": labels})
-        return [{"apiVersion": _KINDS[kind][0], "kind": kind, **one} for one in found["items"]]
+        found = await self.ask("GET", self.path(kind, namespace), query={"labelSelector": labels})
+        return [{"apiVersion": self._resources[kind].group_version, "kind": kind, **one} for one in found["items"]]
 
     async def create(self, kind: str, obj: Object) -> Object:
-        made = {"apiVersion": _KINDS[kind][0], "kind": kind, **obj}
-        found: Object = await self.ask("POST", path(kind, obj["metadata"].get("namespace", "")), made)
+        made = {"apiVersion": self._resources[kind].group_version, "kind": kind, **obj}
+        found: Object = await self.ask("POST", self.path(kind, obj["metadata"].get("namespace", "")), made)
         return found
 
     async def patch(self, obj: Object, change: Object) -> Object:
         """A merge patch of the version seen: a conflict means that somebody was faster."""
         version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
         change = {**change, "metadata": {**version, **change.get("metadata", {})}}
-        found: Object = await self.ask("PATCH", _of(obj), change, content_type=_MERGE)
+        found: Object = await self.ask("PATCH", self._of(obj), change, content_type=_MERGE)
         return found
 
     async def status(self, obj: Object, status: Mapping[str, Any]) -> None:
         """Written only where it differs. `obj` must be as it was read."""
         if (obj.get("status") or {}) != status:
-            await self.ask("PUT", f"{_of(obj)}/status", {**obj, "status": status})
+            await self.ask("PUT", f"{self._of(obj)}/status", {**obj, "status": status})
 
     async def delete(self, obj: Object, *, grace: int | None = None) -> None:
         options: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
@@ -102,7 +101,7 @@ class Client:
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         try:
-            await self.ask("DELETE", _of(obj), options)
+            await self.ask("DELETE", self._of(obj), options)
         except StatusError as error:
             if error.code not in (404, 409):
                 raise
@@ -135,14 +134,3 @@ class Client:
         }
         with suppress(StatusError):
             await self.create("Event", event)
-
-
-def path(kind: str, namespace: str, name: str = "") -> str:
-    version, plural = _KINDS[kind]
-    parts = ["apis" if "/" in version else "api", version]
-    parts += ["namespaces", namespace] if namespace else []
-    return "/" + "/".join([*parts, plural, *([name] if name else [])])
-
-
-def _of(obj: Object) -> str:
-    return path(obj["kind"], obj["metadata"].get("namespace") or "", obj["metadata"]["name"])

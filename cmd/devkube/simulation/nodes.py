@@ -7,7 +7,7 @@ from typing import Any, Final
 from devkube.errors import StatusError
 from devkube.kinds import Object
 from devkube.options import Settings
-from devkube.simulation.client import Client, condition, conditions, path
+from devkube.simulation.client import Client, condition, conditions
 
 _CAPACITY: Final = {"cpu": "32", "memory": "128Gi", "ephemeral-storage": "500Gi", "pods": "110"}
 _SYSTEM: Final = {
@@ -69,7 +69,7 @@ class Scheduler:
         target = {"apiVersion": "v1", "kind": "Node", "name": name}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": own}, "target": target}
         try:
-            await self._client.ask("POST", f"{path('Pod', namespace, own)}/binding", binding)
+            await self._client.ask("POST", f"{self._client.path('Pod', namespace, own)}/binding", binding)
         except StatusError as error:
             if error.code not in (404, 409):  # it is gone or placed: no matter
                 raise

@@ -1,11 +1,5 @@
 """The parts together: who looks again after which write. Started by `server` when it is asked to simulate.
 
-    async with DevKube(Settings(simulate=True)) as api:
-        api.clock.freeze()
-        await api.request("POST", …)
-        await api.simulation.settle()      # until nobody has anything left to do at this instant
-        await api.simulation.elapse(30)    # half a minute of cluster life, event by event
-
 Without a frozen clock it runs by itself, in real time.
 """
 
@@ -43,17 +37,17 @@ _CONTROLLERS: Final[Mapping[str, Callable[[Client, Object], Awaitable[None]]]] =
     "DaemonSet": daemon_set,
     "Job": job,
 }
-# In how many seconds it wants to look at the object again; None: when something changes.
-Reconcile = Callable[[Object], Awaitable[float | None]]
 
 
 class Loop:
     """One controller's queue: every object that may need work once, one after the other. A write that lost a race is
     made again at once, anything else that fails a second later by the clock: so time that stands still retries nothing.
+
+    `reconcile` gets the object as it is now, and returns in how many seconds it wants to see it again.
     """
 
-    def __init__(self, name: str, reconcile: Callable[[str, str], Awaitable[float | None]], clock: Clock) -> None:
-        self._name, self._reconcile, self._clock = name, reconcile, clock
+    def __init__(self, client: Client, kind: str, reconcile: Callable[[Object], Awaitable[float | None]]) -> None:
+        self._client, self._kind, self._reconcile = client, kind, reconcile
         self._todo: dict[Key, None] = {}
         self._alarms: dict[Key, Alarm] = {}
         self._task: asyncio.Task[None] | None = None
@@ -67,6 +61,7 @@ class Loop:
             self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
+        self.idle.clear()  # nothing is begun any more
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -79,20 +74,23 @@ class Loop:
                 alarm.cancel()
             again = await self._one(key)
             if again is not None:
-                self._alarms[key] = self._clock.call_later(max(again, 0.001), partial(self.add, key))
+                self._alarms[key] = self._client.clock.call_later(max(again, 0.001), partial(self.add, key))
         self.idle.set()
 
     async def _one(self, key: Key) -> float | None:
         try:
-            return await self._reconcile(*key)
+            found = await self._client.get(self._kind, *key)
+            if found is None or (self._kind != "Pod" and found["metadata"].get("deletionTimestamp")):
+                return None
+            return await self._reconcile(found)
         except StatusError as error:
             if error.reason == "Conflict":
                 self._todo[key] = None
             if error.reason == "Conflict" or error.code == 404:  # what is gone needs nothing
                 return None
-            log.info("simulation: %s %s/%s: %s", self._name, *key, error)
+            log.info("simulation: %s %s/%s: %s", self._kind, *key, error)
         except Exception:
-            log.exception("simulation: %s %s/%s failed", self._name, *key)
+            log.exception("simulation: %s %s/%s failed", self._kind, *key)
         return _PAUSE
 
 
@@ -106,24 +104,15 @@ class Simulation:
         self._nodes = Nodes(kubelet, settings)
         self._kubelet = Kubelet(kubelet, Scheduler(scheduler), pull=settings.pull_seconds)
         self._loops = {
-            "Node": self._loop("Node", kubelet, self._nodes.reconcile),
-            "Pod": self._loop("Pod", kubelet, self._kubelet.reconcile),
+            "Node": Loop(kubelet, "Node", self._nodes.reconcile),
+            "Pod": Loop(kubelet, "Pod", self._kubelet.reconcile),
         }
         for kind, reconcile in _CONTROLLERS.items():
             name = f"{kind.lower()}-controller"
             user = f"system:serviceaccount:kube-system:{name}"
             client = Client(api, name, user=user, agent="kube-controller-manager")
-            self._loops[kind] = self._loop(kind, client, partial(reconcile, client))
+            self._loops[kind] = Loop(client, kind, partial(reconcile, client))
         self._kinds = {one.key: one.kind for one in api.catalog if one.kind in self._loops}
-
-    def _loop(self, kind: str, client: Client, reconcile: Reconcile) -> Loop:
-        async def look(namespace: str, name: str) -> float | None:
-            found = await client.get(kind, namespace, name)
-            if found is None or (kind != "Pod" and found["metadata"].get("deletionTimestamp")):
-                return None
-            return await reconcile(found)
-
-        return Loop(kind, look, self._clock)
 
     async def start(self) -> None:
         """The nodes are there when it returns."""

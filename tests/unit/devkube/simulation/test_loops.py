@@ -7,6 +7,7 @@ import pytest
 
 from devkube.clock import Clock
 from devkube.errors import About, StatusError, conflict, internal, not_found
+from devkube.kinds import Object
 from devkube.simulation.simulation import Loop
 
 ABOUT = About("", "pods", "p")
@@ -20,10 +21,13 @@ class Running:
         self.clock.freeze()
         self.calls: list[str] = []
         self.work: Callable[[], float | None] = lambda: None
-        self.loop = Loop("test", self._reconcile, self.clock)
+        self.loop = Loop(self, "ConfigMap", self._reconcile)  # type: ignore[arg-type]
 
-    async def _reconcile(self, namespace: str, name: str) -> float | None:
-        self.calls.append(name)
+    async def get(self, kind: str, namespace: str, name: str) -> Object:
+        return {"kind": kind, "metadata": {"namespace": namespace, "name": name}}
+
+    async def _reconcile(self, found: Object) -> float | None:
+        self.calls.append(found["metadata"]["name"])
         await asyncio.sleep(0)
         return self.work()
 
