@@ -100,11 +100,7 @@ class Client:
         options["preconditions"] = {"uid": obj["metadata"]["uid"]}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
-        try:
-            await self.ask("DELETE", self._of(obj), options)
-        except StatusError as error:
-            if error.code not in (404, 409):
-                raise
+        await self.ask("DELETE", self._of(obj), options)
 
     async def tell(self, about: Object, reason: str, message: str, *, warning: bool = False, field: str = "") -> None:
         """An Event about an object, once: what happens again is not told again. A namespace that ends takes none."""

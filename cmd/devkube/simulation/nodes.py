@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Mapping
 from typing import Any, Final
 
-from devkube.errors import StatusError
 from devkube.kinds import Object
 from devkube.options import Settings
 from devkube.simulation.client import Client, condition, conditions
@@ -62,27 +61,18 @@ class Scheduler:
         fitting = [one["metadata"]["name"] for one in open_ if chosen(pod["spec"], one)]
         if not fitting:
             why = f"{len(nodes) - len(open_)} are unschedulable, {len(open_)} do not match the Pod's nodeSelector"
-            await self._refuse(pod, f"0/{len(nodes)} nodes are available: {why}.")
+            text = f"0/{len(nodes)} nodes are available: {why}."
+            new = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
+            told = conditions(pod, self._client.clock.timestamp(), new)
+            await self._client.status(pod, {**pod["status"], "conditions": told})
+            await self._client.tell(pod, "FailedScheduling", text, warning=True)
             return
         name = fitting[next(self._turn) % len(fitting)]
         namespace, own = pod["metadata"]["namespace"], pod["metadata"]["name"]
         target = {"apiVersion": "v1", "kind": "Node", "name": name}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": own}, "target": target}
-        try:
-            await self._client.ask("POST", f"{self._client.path('Pod', namespace, own)}/binding", binding)
-        except StatusError as error:
-            if error.code not in (404, 409):  # it is gone or placed: no matter
-                raise
-            return
+        await self._client.ask("POST", f"{self._client.path('Pod', namespace, own)}/binding", binding)
         await self._client.tell(pod, "Scheduled", f"Successfully assigned {namespace}/{own} to {name}")
-
-    async def _refuse(self, pod: Object, text: str) -> None:
-        if condition(pod, "PodScheduled").get("message") == text:
-            return
-        new = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
-        told = conditions(pod, self._client.clock.timestamp(), new)
-        await self._client.status(pod, {**pod["status"], "conditions": told})
-        await self._client.tell(pod, "FailedScheduling", text, warning=True)
 
 
 def chosen(spec: Mapping[str, Any], node: Object) -> bool:
