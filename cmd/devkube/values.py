@@ -1,4 +1,4 @@
-"""JSON values as Python holds them: copies, equality, depth, and the words Go has for them. No rules of Kubernetes."""
+"""JSON values as Python holds them: copies, equality, depth, and what Go calls them. No rules of Kubernetes."""
 
 import json
 from json.encoder import encode_basestring
@@ -12,12 +12,9 @@ MAX_DEPTH = 200
 
 def clone(value: Any) -> Any:
     """A copy that shares no dict and no list with the original."""
-    kind = value.__class__
-    if kind is dict:
-        return {key: clone(item) if item.__class__ in (dict, list) else item for key, item in value.items()}
-    if kind is list:
-        return [clone(item) if item.__class__ in (dict, list) else item for item in value]
-    return value
+    if value.__class__ is dict:
+        return {key: clone(item) for key, item in value.items()}
+    return [clone(item) for item in value] if value.__class__ is list else value
 
 
 def same(one: Any, other: Any) -> bool:
@@ -31,28 +28,13 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def alike(one: Any, other: Any) -> bool:
-    """Whether what Python finds equal is so for structured-merge-diff: 1 and 1.0 are, 1 and true are not."""
-    if one.__class__ is dict:
-        return all(alike(item, other[key]) for key, item in one.items())
-    if one.__class__ is list:
-        return all(map(alike, one, other))
-    return (one.__class__ is bool) == (other.__class__ is bool)
-
-
 def check_depth(value: Any, what: str) -> None:
     """400 for JSON nested deeper than MAX_DEPTH. `what` begins the message."""
     layer, depth = [value], 0
-    while layer:
+    while layer := [one for one in layer if one.__class__ in (dict, list)]:
         if depth > MAX_DEPTH:
             raise bad_request(f"{what} is nested deeper than the {MAX_DEPTH} levels that devkube accepts")
-        layer = [
-            item
-            for one in layer
-            if one.__class__ in (dict, list)
-            for item in (one.values() if one.__class__ is dict else one)
-            if item.__class__ in (dict, list)
-        ]
+        layer = [item for one in layer for item in (one.values() if one.__class__ is dict else one)]
         depth += 1
 
 
@@ -67,9 +49,8 @@ def compact(value: Any) -> str:
     if value.__class__ is not str:
         return json.dumps(value)
     text = encode_basestring(value)
-    if "<" in text or ">" in text or "&" in text or "\u2028" in text or "\u2029" in text:
-        for found in "<>&\u2028\u2029":
-            text = text.replace(found, f"\\u{ord(found):04x}")
+    for found in "<>&\u2028\u2029":
+        text = text.replace(found, f"\\u{ord(found):04x}")
     return text
 
 
@@ -77,12 +58,3 @@ def go_type(value: Any) -> str:
     """How Go's JSON decoder names what it met."""
     names = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
     return names.get(type(value), "null")
-
-
-def go_text(value: Any) -> str:
-    """Go's `%v`: `map[name:web ports:[80 443]]`."""
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{key}:{go_text(value[key])}" for key in sorted(value)) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(map(go_text, value)) + "]"
-    return "<nil>" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

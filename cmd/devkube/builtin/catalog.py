@@ -1,9 +1,7 @@
-"""Every built-in resource that is served, as rows: name, kind, short names, subresources.
+"""Every built-in resource that is served, as rows of discovery.
 
 Facts: upstream's discovery documents of 1.36; what is left out stands in devkube's README.
 """
-
-from dataclasses import replace
 
 from devkube.builtin.columns import columns
 from devkube.builtin.prepares import services
@@ -12,121 +10,96 @@ from devkube.kinds import ALL_VERBS, Resource, Subresource
 
 CHANGE = ("get", "patch", "update")
 CREATE = ("create",)
+RBAC, HOOKS = "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"
+# Group and version in upstream's order of preference, plural, kind, short names, subresources, categories.
+ROWS: tuple[tuple[str, ...], ...] = (
+    ("v1", "configmaps", "ConfigMap", "cm"),
+    ("v1", "endpoints", "Endpoints", "ep"),
+    ("v1", "events", "Event", "ev"),
+    ("v1", "limitranges", "LimitRange", "limits"),
+    ("v1", "namespaces", "Namespace", "ns", "status finalize"),
+    ("v1", "nodes", "Node", "no", "status"),
+    ("v1", "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", "status"),
+    ("v1", "persistentvolumes", "PersistentVolume", "pv", "status"),
+    ("v1", "pods", "Pod", "po", "status binding eviction", "all"),
+    ("v1", "resourcequotas", "ResourceQuota", "quota", "status"),
+    ("v1", "secrets", "Secret"),
+    ("v1", "serviceaccounts", "ServiceAccount", "sa", "token"),
+    ("v1", "services", "Service", "svc", "status", "all"),
+    ("apps/v1", "controllerrevisions", "ControllerRevision"),
+    ("apps/v1", "daemonsets", "DaemonSet", "ds", "status", "all"),
+    ("apps/v1", "deployments", "Deployment", "deploy", "status scale", "all"),
+    ("apps/v1", "replicasets", "ReplicaSet", "rs", "status scale", "all"),
+    ("apps/v1", "statefulsets", "StatefulSet", "sts", "status scale", "all"),
+    ("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview"),
+    ("authentication.k8s.io/v1", "tokenreviews", "TokenReview"),
+    ("authorization.k8s.io/v1", "localsubjectaccessreviews", "LocalSubjectAccessReview"),
+    ("authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+    ("authorization.k8s.io/v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview"),
+    ("authorization.k8s.io/v1", "subjectaccessreviews", "SubjectAccessReview"),
+    ("autoscaling/v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", "status", "all"),
+    ("batch/v1", "cronjobs", "CronJob", "cj", "status", "all"),
+    ("batch/v1", "jobs", "Job", "", "status", "all"),
+    ("networking.k8s.io/v1", "ingressclasses", "IngressClass"),
+    ("networking.k8s.io/v1", "ingresses", "Ingress", "ing", "status"),
+    ("networking.k8s.io/v1", "networkpolicies", "NetworkPolicy", "netpol"),
+    ("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", "status"),
+    (RBAC, "clusterrolebindings", "ClusterRoleBinding"),
+    (RBAC, "clusterroles", "ClusterRole"),
+    (RBAC, "rolebindings", "RoleBinding"),
+    (RBAC, "roles", "Role"),
+    ("storage.k8s.io/v1", "storageclasses", "StorageClass", "sc"),
+    (HOOKS, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "", "", "api-extensions"),
+    (HOOKS, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", "", "", "api-extensions"),
+    (
+        *("apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition"),
+        *("crd crds", "status", "api-extensions"),
+    ),
+    ("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", "pc"),
+    ("coordination.k8s.io/v1", "leases", "Lease"),
+    ("node.k8s.io/v1", "runtimeclasses", "RuntimeClass"),
+    ("discovery.k8s.io/v1", "endpointslices", "EndpointSlice"),
+)
+CLUSTER_WIDE = frozenset(
+    (
+        *("Namespace", "Node", "PersistentVolume", "IngressClass", "StorageClass", "PriorityClass", "RuntimeClass"),
+        *("SelfSubjectReview", "TokenReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview"),
+        *("SubjectAccessReview", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"),
+        *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
+    )
+)
+# Those that are of another kind than what they belong to.
 SUBRESOURCES = {
     "scale": Subresource("scale", "Scale", CHANGE, "autoscaling", "v1"),
     "token": Subresource("token", "TokenRequest", CREATE, "authentication.k8s.io", "v1"),
     "eviction": Subresource("eviction", "Eviction", CREATE, "policy", "v1"),
     "binding": Subresource("binding", "Binding", CREATE),
 }
-NO_COLLECTION = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
-HOOKS = "api-extensions"
-
-
-def _row(
-    plural: str,
-    kind: str,
-    short: str = "",
-    subresources: str = "",
-    categories: str = "",
-    *,
-    verbs: tuple[str, ...] = ALL_VERBS,
-    cluster: bool = False,
-) -> Resource:
-    """Of a group and version that are not told yet. `subresources` are of the table above, or of the kind itself."""
-    of = {name: Subresource(name, kind, ("update",) if name == "finalize" else CHANGE) for name in subresources.split()}
-    return Resource(
-        group="",
-        version="",
-        plural=plural,
-        kind=kind,
-        singular=kind.lower(),
-        namespaced=not cluster,
-        rules=BuiltinRules("", "", kind),
-        verbs=verbs,
-        short_names=tuple(short.split()),
-        categories=tuple(categories.split()),
-        subresources={name: SUBRESOURCES.get(name, one) for name, one in of.items()},
-        columns=columns(kind),
-        scale_paths=(".spec.replicas", ".status.replicas", ".spec.selector"),
-    )
-
-
-# In upstream's order of preference.
-GROUPS: dict[tuple[str, str], tuple[Resource, ...]] = {
-    ("", "v1"): (
-        _row("configmaps", "ConfigMap", "cm"),
-        _row("endpoints", "Endpoints", "ep"),
-        _row("events", "Event", "ev"),
-        _row("limitranges", "LimitRange", "limits"),
-        _row("namespaces", "Namespace", "ns", "status finalize", verbs=NO_COLLECTION, cluster=True),
-        _row("nodes", "Node", "no", "status", cluster=True),
-        _row("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", "status"),
-        _row("persistentvolumes", "PersistentVolume", "pv", "status", cluster=True),
-        _row("pods", "Pod", "po", "status binding eviction", "all"),
-        _row("resourcequotas", "ResourceQuota", "quota", "status"),
-        _row("secrets", "Secret"),
-        _row("serviceaccounts", "ServiceAccount", "sa", "token"),
-        _row("services", "Service", "svc", "status", "all"),
-    ),
-    ("apps", "v1"): (
-        _row("controllerrevisions", "ControllerRevision"),
-        _row("daemonsets", "DaemonSet", "ds", "status", "all"),
-        _row("deployments", "Deployment", "deploy", "status scale", "all"),
-        _row("replicasets", "ReplicaSet", "rs", "status scale", "all"),
-        _row("statefulsets", "StatefulSet", "sts", "status scale", "all"),
-    ),
-    ("authentication.k8s.io", "v1"): (
-        _row("selfsubjectreviews", "SelfSubjectReview", verbs=CREATE, cluster=True),
-        _row("tokenreviews", "TokenReview", verbs=CREATE, cluster=True),
-    ),
-    ("authorization.k8s.io", "v1"): (
-        _row("localsubjectaccessreviews", "LocalSubjectAccessReview", verbs=CREATE),
-        _row("selfsubjectaccessreviews", "SelfSubjectAccessReview", verbs=CREATE, cluster=True),
-        _row("selfsubjectrulesreviews", "SelfSubjectRulesReview", verbs=CREATE, cluster=True),
-        _row("subjectaccessreviews", "SubjectAccessReview", verbs=CREATE, cluster=True),
-    ),
-    ("autoscaling", "v2"): (_row("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", "status", "all"),),
-    ("batch", "v1"): (
-        _row("cronjobs", "CronJob", "cj", "status", "all"),
-        _row("jobs", "Job", "", "status", "all"),
-    ),
-    ("networking.k8s.io", "v1"): (
-        _row("ingressclasses", "IngressClass", cluster=True),
-        _row("ingresses", "Ingress", "ing", "status"),
-        _row("networkpolicies", "NetworkPolicy", "netpol"),
-    ),
-    ("policy", "v1"): (_row("poddisruptionbudgets", "PodDisruptionBudget", "pdb", "status"),),
-    ("rbac.authorization.k8s.io", "v1"): (
-        _row("clusterrolebindings", "ClusterRoleBinding", cluster=True),
-        _row("clusterroles", "ClusterRole", cluster=True),
-        _row("rolebindings", "RoleBinding"),
-        _row("roles", "Role"),
-    ),
-    ("storage.k8s.io", "v1"): (_row("storageclasses", "StorageClass", "sc", cluster=True),),
-    ("admissionregistration.k8s.io", "v1"): (
-        _row("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", categories=HOOKS, cluster=True),
-        _row("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", categories=HOOKS, cluster=True),
-    ),
-    ("apiextensions.k8s.io", "v1"): (
-        _row("customresourcedefinitions", "CustomResourceDefinition", "crd crds", "status", HOOKS, cluster=True),
-    ),
-    ("scheduling.k8s.io", "v1"): (_row("priorityclasses", "PriorityClass", "pc", cluster=True),),
-    ("coordination.k8s.io", "v1"): (_row("leases", "Lease"),),
-    ("node.k8s.io", "v1"): (_row("runtimeclasses", "RuntimeClass", cluster=True),),
-    ("discovery.k8s.io", "v1"): (_row("endpointslices", "EndpointSlice"),),
-}
 
 
 def builtin_resources() -> list[Resource]:
     """Fresh rows for one server: what its rules count (addresses of Services) is that server's own."""
-    service = services()
-    return [
-        replace(
-            row,
+    derive = {"Service": services()}
+    found = []
+    for group_version, plural, kind, *more in ROWS:
+        group, _, version = group_version.rpartition("/")
+        short, subresources, categories = (*more, "", "", "")[:3]
+        verbs = tuple(verb for verb in ALL_VERBS if (kind, verb) != ("Namespace", "deletecollection"))
+        own = {"status": Subresource("status", kind, CHANGE), "finalize": Subresource("finalize", kind, ("update",))}
+        one = Resource(
             group=group,
             version=version,
-            rules=BuiltinRules(group, version, row.kind, service if row.kind == "Service" else None),
+            plural=plural,
+            kind=kind,
+            singular=kind.lower(),
+            namespaced=kind not in CLUSTER_WIDE,
+            rules=BuiltinRules(group, version, kind, derive.get(kind)),
+            verbs=CREATE if kind.endswith("Review") else verbs,
+            short_names=tuple(short.split()),
+            categories=tuple(categories.split()),
+            subresources={name: (SUBRESOURCES | own)[name] for name in subresources.split()},
+            columns=columns(kind),
+            scale_paths=(".spec.replicas", ".status.replicas", ".spec.selector"),
         )
-        for (group, version), rows in GROUPS.items()
-        for row in rows
-    ]
+        found.append(one)
+    return found

@@ -14,7 +14,6 @@ from devkube.selectors import selector_text
 Row = tuple[str, str, int, Callable[[Object, float], Any]]  # name, type, priority, cell
 NONE = "<none>"
 AGE: Row = ("Age", "string", 0, lambda obj, now: since(get(obj, "metadata.creationTimestamp"), now))
-CREATED: Row = ("Created At", "date", 0, lambda obj, now: get(obj, "metadata.creationTimestamp"))
 
 
 def get(obj: Any, path: str, default: Any = None) -> Any:
@@ -39,23 +38,13 @@ def count(name: str, *fields: str) -> Row:
     return name, "integer", 0, lambda obj, now: sum(len(obj.get(field) or ()) for field in fields)
 
 
-def pairs(name: str, path: str, wide: int = 0) -> Row:
-    return told(name, lambda obj: selector_text({"matchLabels": get(obj, path)}) or NONE, wide)
-
-
-def listed(name: str, path: str, key: str, wide: int = 0) -> Row:
-    return told(name, lambda obj: ",".join(one.get(key, "") for one in get(obj, path, ())) or NONE, wide)
+def listed(name: str, path: str, show: Callable[[Any], str], wide: int = 0) -> Row:
+    return told(name, lambda obj: ",".join(map(show, get(obj, path, ()))) or NONE, wide)
 
 
 def _restarts(pod: Object, now: float) -> str:
     _, _, number, last = summary(pod)
     return f"{number} ({since(last, now)} ago)" if number and last else str(number)
-
-
-def _gates(pod: Object) -> str:
-    gates, status = get(pod, "spec.readinessGates", ()), get(pod, "status", {})
-    true = [one for one in gates if condition(status, one.get("conditionType", "")).get("status") == "True"]
-    return f"{len(true)}/{len(gates)}" if gates else NONE
 
 
 def _port(port: Mapping[str, Any]) -> str:
@@ -68,26 +57,10 @@ def _job_status(obj: Object) -> str:
     return next((kind for kind in ("Complete", "Failed", "Suspended") if kind in true), "Running")
 
 
-def _duration(obj: Object, now: float) -> str:
-    start = get(obj, "status.startTime")
-    return since(start, now, get(obj, "status.completionTime")) if start else ""
-
-
 def _node_status(obj: Object) -> str:
-    status = {"True": "Ready", None: "Unknown"}.get(
-        condition(get(obj, "status", {}), "Ready").get("status"), "NotReady"
-    )
+    ready = condition(get(obj, "status", {}), "Ready").get("status")
+    status = {"True": "Ready", None: "Unknown"}.get(ready, "NotReady")
     return status + (",SchedulingDisabled" if get(obj, "spec.unschedulable") else "")
-
-
-def _roles(obj: Object) -> str:
-    prefix = "node-role.kubernetes.io/"
-    return ",".join(sorted(k.removeprefix(prefix) for k in get(obj, "metadata.labels", {}) if prefix in k)) or NONE
-
-
-def _internal(obj: Object) -> str:
-    found = get(obj, "status.addresses", ())
-    return next((one.get("address", "") for one in found if one.get("type") == "InternalIP"), NONE)
 
 
 def _last_seen(obj: Object, now: float) -> str:
@@ -95,12 +68,13 @@ def _last_seen(obj: Object, now: float) -> str:
     return since(next(filter(None, (get(obj, path) for path in paths)), None), now)
 
 
-_CONTAINERS = "spec.template.spec.containers"
-TEMPLATE = (listed("Containers", _CONTAINERS, "name", 1), listed("Images", _CONTAINERS, "image", 1))
-SELECTOR = told("Selector", lambda obj: selector_text(get(obj, "spec.selector")) or NONE, 1)
 READY = told("Ready", lambda obj: f"{get(obj, 'status.readyReplicas', 0)}/{get(obj, 'spec.replicas', 0)}")
-BINDING = (told("Role", lambda obj: f"{get(obj, 'roleRef.kind')}/{get(obj, 'roleRef.name')}"), AGE)
-HOOKS = (count("Webhooks", "webhooks"), AGE)
+WORKLOAD = (
+    AGE,
+    listed("Containers", "spec.template.spec.containers", lambda one: one.get("name", ""), 1),
+    listed("Images", "spec.template.spec.containers", lambda one: one.get("image", ""), 1),
+    told("Selector", lambda obj: selector_text(get(obj, "spec.selector")) or NONE, 1),
+)
 ROWS: Mapping[str, tuple[Row, ...]] = {
     "Pod": (
         told("Ready", lambda pod: summary(pod)[0]),
@@ -109,66 +83,47 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
         AGE,
         text("IP", "status.podIP", NONE, 1),
         text("Node", "spec.nodeName", NONE, 1),
-        text("Nominated Node", "status.nominatedNodeName", NONE, 1),
-        told("Readiness Gates", _gates, 1),
     ),
     "ReplicaSet": (
         number("Desired", "spec.replicas"),
         number("Current", "status.replicas"),
         number("Ready", "status.readyReplicas"),
-        AGE,
-        *TEMPLATE,
-        SELECTOR,
+        *WORKLOAD,
     ),
     "Deployment": (
         READY,
         number("Up-to-date", "status.updatedReplicas"),
         number("Available", "status.availableReplicas"),
-        AGE,
-        *TEMPLATE,
-        SELECTOR,
+        *WORKLOAD,
     ),
-    "StatefulSet": (READY, AGE, *TEMPLATE),
+    "StatefulSet": (READY, *WORKLOAD[:-1]),
     "DaemonSet": (
         number("Desired", "status.desiredNumberScheduled"),
         number("Current", "status.currentNumberScheduled"),
         number("Ready", "status.numberReady"),
         number("Up-to-date", "status.updatedNumberScheduled"),
         number("Available", "status.numberAvailable"),
-        pairs("Node Selector", "spec.template.spec.nodeSelector"),
-        AGE,
-        *TEMPLATE,
-        SELECTOR,
+        *WORKLOAD,
     ),
     "Job": (
         told("Status", _job_status),
         told("Completions", lambda obj: f"{get(obj, 'status.succeeded', 0)}/{get(obj, 'spec.completions', 1)}"),
-        ("Duration", "string", 0, _duration),
-        AGE,
-        *TEMPLATE,
-        SELECTOR,
+        *WORKLOAD,
     ),
     "Service": (
         text("Type", "spec.type"),
         text("Cluster-IP", "spec.clusterIP", NONE),
-        told("External-IP", lambda obj: ",".join(get(obj, "spec.externalIPs", ())) or NONE),
-        told("Port(s)", lambda obj: ",".join(map(_port, get(obj, "spec.ports", ()))) or NONE),
+        listed("External-IP", "spec.externalIPs", str),
+        listed("Port(s)", "spec.ports", _port),
         AGE,
-        pairs("Selector", "spec.selector", 1),
+        told("Selector", lambda obj: selector_text({"matchLabels": get(obj, "spec.selector")}) or NONE, 1),
     ),
-    "Node": (
-        told("Status", _node_status),
-        told("Roles", _roles),
-        AGE,
-        text("Version", "status.nodeInfo.kubeletVersion"),
-        told("Internal-IP", _internal, 1),
-    ),
+    "Node": (told("Status", _node_status), AGE, text("Version", "status.nodeInfo.kubeletVersion")),
     "Event": (
         ("Last Seen", "string", 0, _last_seen),
         text("Type", "type"),
         text("Reason", "reason"),
         told("Object", lambda obj: f"{get(obj, 'involvedObject.kind', '').lower()}/{get(obj, 'involvedObject.name')}"),
-        text("Source", "source.component", "", 1),
         told("Message", lambda obj: get(obj, "message", "").strip()),
         told("Count", lambda obj: get(obj, "series.count") or get(obj, "count") or 1, 1),
         text("Name", "metadata.name", "", 1),
@@ -176,11 +131,7 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
     "Namespace": (text("Status", "status.phase"), AGE),
     "Secret": (text("Type", "type"), count("Data", "data"), AGE),
     "ConfigMap": (count("Data", "data", "binaryData"), AGE),
-    "PersistentVolumeClaim": (text("Status", "status.phase"), text("StorageClass", "spec.storageClassName"), AGE),
-    **dict.fromkeys(("ClusterRole", "Role", "CustomResourceDefinition"), (CREATED,)),
-    **dict.fromkeys(("RoleBinding", "ClusterRoleBinding"), BINDING),
     "Lease": (text("Holder", "spec.holderIdentity"), AGE),
-    **dict.fromkeys(("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"), HOOKS),
 }
 
 

@@ -9,29 +9,22 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from devkube.builtin.types import Json, Node, structs
+from devkube.builtin.types import Json, structs
+from devkube.schema import Node
 
 RBAC = "rbac.authorization.k8s.io"
 _PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
-_HOOK = {
-    "failurePolicy": "Fail",
-    "matchPolicy": "Equivalent",
-    "timeoutSeconds": 10,
-    "namespaceSelector": {},
-    "objectSelector": {},
-}
+_POD: Json = {"dnsPolicy": "ClusterFirst", "restartPolicy": "Always", "schedulerName": "default-scheduler"}
 _MODE: Json = {"defaultMode": 0o644}
-_ZEROS = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+_HOOK: Json = {"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10}
+_SELECTORS: Json = {"namespaceSelector": {}, "objectSelector": {}}
 _OBJECT: Json = {"spec": {}, "status": {}}
+_REPLICAS: Json = {"template": {}, "replicas": 1}
+_HISTORY: Json = {"revisionHistoryLimit": 10}
+_DAEMONS = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
 DEFAULTS: Mapping[str, Json] = {
     "core.PodTemplateSpec": {"metadata": {}, "spec": {}},
-    "core.PodSpec": {
-        "dnsPolicy": "ClusterFirst",
-        "restartPolicy": "Always",
-        "schedulerName": "default-scheduler",
-        "securityContext": {},
-        "terminationGracePeriodSeconds": 30,
-    },
+    "core.PodSpec": _POD | {"securityContext": {}, "terminationGracePeriodSeconds": 30},
     "core.Container": {
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "File",
@@ -39,64 +32,46 @@ DEFAULTS: Mapping[str, Json] = {
     },
     "core.ContainerPort": {"protocol": "TCP"},
     "core.HTTPGetAction": {"path": "/", "scheme": "HTTP"},
-    "core.GRPCAction": {"service": ""},
     "core.ObjectFieldSelector": {"apiVersion": "v1"},
-    "core.ResourceFieldSelector": {"divisor": "0"},
-    **{
-        f"core.{kind}VolumeSource": {"defaultMode": 0o644}
-        for kind in ("Secret", "ConfigMap", "DownwardAPI", "Projected")
-    },
+    "core.ConfigMapVolumeSource": _MODE,
+    "core.SecretVolumeSource": _MODE,
+    "core.DownwardAPIVolumeSource": _MODE,
+    "core.ProjectedVolumeSource": _MODE,
     "core.HostPathVolumeSource": {"type": ""},
     "core.ServiceAccountTokenProjection": {"expirationSeconds": 3600},
+    "core.PersistentVolumeClaim": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Pending"}},
     "core.PersistentVolumeClaimSpec": {"volumeMode": "Filesystem", "resources": {}},
-    "core.PersistentVolumeClaim": {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "spec": {},
-        "status": {"phase": "Pending"},
-    },
     "core.Service": {"spec": {}, "status": {"loadBalancer": {}}},
     "core.ServiceSpec": {"sessionAffinity": "None", "type": "ClusterIP"},
     "core.ServicePort": {"protocol": "TCP"},
     "core.Secret": {"type": "Opaque"},
     "core.Namespace": {"metadata": {}, "status": {"phase": "Active"}},
     "apps.Deployment": _OBJECT,
-    "apps.DeploymentSpec": {
-        "template": {},
-        "strategy": {},
-        "replicas": 1,
-        "revisionHistoryLimit": 10,
-        "progressDeadlineSeconds": 600,
-    },
+    "apps.DeploymentSpec": _REPLICAS | _HISTORY | {"strategy": {}, "progressDeadlineSeconds": 600},
     "apps.DeploymentStrategy": {"type": "RollingUpdate"},
     "apps.ReplicaSet": _OBJECT,
-    "apps.ReplicaSetSpec": {"template": {}, "replicas": 1},
+    "apps.ReplicaSetSpec": _REPLICAS,
     "apps.ReplicaSetStatus": {"replicas": 0},
     "apps.DaemonSet": _OBJECT,
-    "apps.DaemonSetSpec": {"template": {}, "updateStrategy": {}, "revisionHistoryLimit": 10},
+    "apps.DaemonSetSpec": _HISTORY | {"template": {}, "updateStrategy": {}},
     "apps.DaemonSetUpdateStrategy": {"type": "RollingUpdate"},
-    "apps.DaemonSetStatus": dict.fromkeys(_ZEROS, 0),
+    "apps.DaemonSetStatus": dict.fromkeys(_DAEMONS, 0),
     "apps.StatefulSet": _OBJECT,
     "apps.StatefulSetSpec": {
-        "template": {},
+        **(_REPLICAS | _HISTORY),
         "serviceName": "",
         "updateStrategy": {},
-        "persistentVolumeClaimRetentionPolicy": {},
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
         "podManagementPolicy": "OrderedReady",
-        "replicas": 1,
-        "revisionHistoryLimit": 10,
     },
     "apps.StatefulSetUpdateStrategy": {"type": "RollingUpdate"},
-    "apps.StatefulSetPersistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
     "apps.StatefulSetStatus": {"replicas": 0, "availableReplicas": 0},
     "batch.Job": _OBJECT,
     "batch.JobSpec": {"template": {}},
-    "admissionregistration.ValidatingWebhook": _HOOK,
-    "admissionregistration.MutatingWebhook": {**_HOOK, "reinvocationPolicy": "Never"},
+    "admissionregistration.ValidatingWebhook": _HOOK | _SELECTORS,
+    "admissionregistration.MutatingWebhook": _HOOK | _SELECTORS | {"reinvocationPolicy": "Never"},
     "admissionregistration.RuleWithOperations": {"scope": "*"},
     "admissionregistration.ServiceReference": {"port": 443},
-    "rbac.RoleBinding": {"roleRef": {}},
-    "rbac.ClusterRoleBinding": {"roleRef": {}},
     "rbac.RoleRef": {"apiGroup": RBAC},
 }
 
@@ -127,9 +102,6 @@ def _pod(obj: Json) -> None:
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         if limits := container.get("resources", {}).get("limits"):
             container["resources"]["requests"] = {**limits, **container["resources"].get("requests", {})}
-        for port in (container.get("ports") or ()) if spec.get("hostNetwork") else ():
-            if not port.get("hostPort") and "containerPort" in port:
-                port["hostPort"] = port["containerPort"]
 
 
 def _pod_spec(spec: Json) -> None:
@@ -161,37 +133,18 @@ def _job(obj: Json) -> None:
     spec = obj["spec"]
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
-    limit = 2**31 - 1 if "backoffLimitPerIndex" in spec else 6
-    fill(spec, {"parallelism": 1, "backoffLimit": limit, "completionMode": "NonIndexed", "suspend": False})
-    replaced = "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
-    fill(spec, {"manualSelector": False, "podReplacementPolicy": replaced})
+    fill(spec, {"parallelism": 1, "backoffLimit": 6, "completionMode": "NonIndexed", "suspend": False})
+    fill(spec, {"manualSelector": False, "podReplacementPolicy": "TerminatingOrFailed"})
 
 
-def _service(spec: Json) -> None:
-    if spec["sessionAffinity"] == "ClientIP":
-        fill(spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {}), {"timeoutSeconds": 10800})
-    else:
-        spec.pop("sessionAffinityConfig", None)
-    for port in spec.get("ports") or ():
-        if not port.get("targetPort") and "port" in port:
-            port["targetPort"] = port["port"]
-    kind = spec["type"]
-    if kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and spec.get("externalIPs")):
-        fill(spec, {"externalTrafficPolicy": "Cluster"})
-    if kind in ("ClusterIP", "NodePort", "LoadBalancer"):
-        fill(spec, {"internalTrafficPolicy": "Cluster"})
-    if kind == "LoadBalancer":
-        fill(spec, {"allocateLoadBalancerNodePorts": True})
+def _service_port(port: Json) -> None:
+    if not port.get("targetPort") and "port" in port:
+        port["targetPort"] = port["port"]
 
 
 def _namespace(obj: Json) -> None:
     if name := obj["metadata"].get("name"):
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
-
-
-def _node_status(status: Json) -> None:
-    if "capacity" in status:
-        fill(status, {"allocatable": status["capacity"]})
 
 
 def _subject(subject: Json) -> None:
@@ -206,9 +159,8 @@ FILLS: Mapping[str, Callable[[Json], Any]] = {
     "core.Probe": lambda probe: probe.update({key: probe.get(key) or value for key, value in _PROBE.items()}),
     "core.Volume": _volume,
     "core.ImageVolumeSource": lambda one: fill(one, {"pullPolicy": pull_policy(one.get("reference", ""))}),
-    "core.ServiceSpec": _service,
+    "core.ServicePort": _service_port,
     "core.Namespace": _namespace,
-    "core.NodeStatus": _node_status,
     "apps.DeploymentStrategy": _rolling({"maxUnavailable": "25%", "maxSurge": "25%"}),
     "apps.DaemonSetUpdateStrategy": _rolling({"maxUnavailable": 1, "maxSurge": 0}),
     "apps.StatefulSetUpdateStrategy": _rolling({"partition": 0}),

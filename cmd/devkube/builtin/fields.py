@@ -10,9 +10,10 @@ from typing import Any
 
 from devkube.builtin import names
 from devkube.builtin.metadata import labels
-from devkube.builtin.types import Json, Node, structs
+from devkube.builtin.types import Json, structs
 from devkube.causes import NOT_NEGATIVE, between, invalid, required, unsupported
 from devkube.errors import Cause
+from devkube.schema import Node
 
 Rule = Callable[[Any, str], Iterable[Cause]]
 # Of a struct: its value, its path, and the object that it is in.
@@ -54,6 +55,12 @@ def container_port(value: int, at: str) -> Iterable[Cause]:
     return port(value, at) if value else (required(at),)
 
 
+def alone(value: list[str], at: str) -> Iterator[Cause]:
+    """`*` leaves no room for others, but for subresources such as `*/status`."""
+    if "*" in value and any("/" not in one for one in value if one != "*"):
+        yield invalid(at, value, "if '*' is present, must not specify others")
+
+
 PULL = one_of("Always", "IfNotPresent", "Never")
 PROTOCOL = one_of("SCTP", "TCP", "UDP")
 _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "parallelism", "completions", "backoffLimit")
@@ -70,12 +77,9 @@ FIELDS: Mapping[str, Mapping[str, Rule]] = {
     "core.PodSpec": {
         "restartPolicy": one_of("Always", "OnFailure", "Never"),
         "dnsPolicy": one_of("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"),
-        "preemptionPolicy": one_of("Never", "PreemptLowerPriority"),
         "nodeSelector": labels,
         "serviceAccountName": text(names.dns_subdomain),
-        "nodeName": text(names.dns_subdomain),
         "hostname": text(names.dns_label),
-        "subdomain": text(names.dns_label),
         "activeDeadlineSeconds": within(1, 2**31 - 1),
     },
     "core.Container": {
@@ -95,16 +99,13 @@ FIELDS: Mapping[str, Mapping[str, Rule]] = {
     "core.GRPCAction": {"port": port},
     "core.Volume": {"name": text(names.dns_label)},
     "core.ImageVolumeSource": {"pullPolicy": PULL},
-    "core.Taint": {"effect": one_of("NoSchedule", "NoExecute", "PreferNoSchedule")},
-    "core.ServiceSpec": {
-        "type": one_of("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"),
-        "selector": labels,
-    },
+    "core.ServiceSpec": {"type": one_of("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"), "selector": labels},
     "core.ServicePort": {"name": text(names.dns_label), "protocol": PROTOCOL, "port": port, "targetPort": port},
-    "core.PersistentVolumeClaimSpec": {
-        "accessModes": one_of("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"),
-    },
     "meta.LabelSelector": {"matchLabels": labels},
+    "meta.LabelSelectorRequirement": {
+        "key": text(names.qualified),
+        "operator": one_of("In", "NotIn", "Exists", "DoesNotExist"),
+    },
     "apps.DeploymentSpec": COUNTS,
     "apps.DeploymentStrategy": {"type": one_of("Recreate", "RollingUpdate")},
     "apps.ReplicaSetSpec": COUNTS,
@@ -120,28 +121,31 @@ FIELDS: Mapping[str, Mapping[str, Rule]] = {
     "admissionregistration.RuleWithOperations": {
         "operations": one_of("*", "CONNECT", "CREATE", "DELETE", "UPDATE"),
         "scope": one_of("*", "Cluster", "Namespaced"),
+        "resources": alone,
     },
     "admissionregistration.ServiceReference": {"port": port},
 }
-# Required by the schema, yet upstream takes their zero value.
-OPTIONAL: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("core.HTTPHeader", "core.Sysctl"), ("value",)),
-    "core.ISCSIVolumeSource": ("lun",),
-    "core.SleepAction": ("seconds",),
-    "core.PodSchedulingGate": ("name",),
-    "authentication.TokenReviewSpec": ("token",),
-    "networking.HTTPIngressPath": ("backend",),
+# Required by upstream beside the schema, and by the schema where upstream takes the zero value.
+REQUIRED: Mapping[str, tuple[str, ...]] = {
+    "core.Container": ("image",),
+    "admissionregistration.RuleWithOperations": ("operations", "apiGroups", "apiVersions", "resources"),
+}
+OPTIONAL = {
+    "core.HTTPHeader.value",
+    "core.SleepAction.seconds",
+    "core.Sysctl.value",
+    "authentication.TokenReviewSpec.token",
 }
 
 
 def problems(obj: Json, node: Node, rules: Mapping[str, StructRule]) -> Iterator[Cause]:
     """Of an object that is decoded and defaulted; `rules` are those of whole structs."""
     for go, found, value, at in structs({k: v for k, v in obj.items() if k not in ("metadata", "status")}, node):
-        dot, checks = f"{at}." if at else "", FIELDS.get(go, {})
-        for key in found.get("required") or ():
-            if value.get(key) in (None, "", []) and key not in OPTIONAL.get(go, ()):
+        dot = f"{at}." if at else ""
+        for key in (*found.get("required", ()), *REQUIRED.get(go, ())):
+            if value.get(key) in (None, "", []) and (dot, key) != ("", "metadata") and f"{go}.{key}" not in OPTIONAL:
                 yield required(f"{dot}{key}")
-        for key, check in checks.items():
+        for key, check in FIELDS.get(go, {}).items():
             if key in value:
                 yield from check(value[key], f"{dot}{key}")
         if rule := rules.get(go):

@@ -31,30 +31,24 @@ def validate_metadata(new: Object, old: Object | None, resource: Resource) -> li
 
 def _identity(meta: Mapping[str, Any], resource: Resource) -> Iterator[Cause]:
     rule = names.dns_subdomain if resource.custom else NAMES.get(resource.kind, names.dns_subdomain)
-    prefix, name, namespace = (meta.get(key) or "" for key in ("generateName", "name", "namespace"))
-    if prefix:
-        masked = f"{prefix[:-2]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix
-        for text in rule(masked):
-            yield invalid("metadata.generateName", prefix, text)
+    name, namespace = meta.get("name") or "", meta.get("namespace") or ""
     if not name:
         yield required("metadata.name", "name or generateName is required")
     else:
         yield from names.check("metadata.name", name, rule)
-    if resource.namespaced:
-        if not namespace:
-            yield required("metadata.namespace")
-        else:
-            yield from names.check("metadata.namespace", namespace, names.dns_label)
+    if resource.namespaced and not namespace:
+        yield required("metadata.namespace")
+    elif resource.namespaced:
+        yield from names.check("metadata.namespace", namespace, names.dns_label)
     elif namespace:
         yield forbidden("metadata.namespace", "not allowed on this type")
 
 
 def _unchanged(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:
-    if old.get("deletionTimestamp"):
-        added = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
-        if added:
-            why = "no new finalizers can be added if the object is being deleted, found new finalizers "
-            yield forbidden("metadata.finalizers", why + ", ".join(added))
+    added = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
+    if added and old.get("deletionTimestamp"):
+        why = "no new finalizers can be added if the object is being deleted, found new finalizers "
+        yield forbidden("metadata.finalizers", why + ", ".join(added))
     for key in _FIXED:
         yield from unchanged(f"metadata.{key}", new.get(key), old.get(key))
 
@@ -64,11 +58,8 @@ def _texts(meta: Mapping[str, Any]) -> Iterator[Cause]:
     yield from annotations(meta.get("annotations") or {}, "metadata.annotations")
     yield from _owners(meta.get("ownerReferences") or ())
     for index, entry in enumerate(meta.get("managedFields") or ()):
-        at = f"metadata.managedFields[{index}]"
-        if entry.get("operation") not in ("Apply", "Update"):
-            yield invalid(f"{at}.operation", entry.get("operation") or "", "must be `Apply` or `Update`")
-        if entry.get("fieldsType") not in (None, "", "FieldsV1"):
-            yield invalid(f"{at}.fieldsType", entry["fieldsType"], "must be `FieldsV1`")
+        if (operation := entry.get("operation") or "") not in ("Apply", "Update"):
+            yield invalid(f"metadata.managedFields[{index}].operation", operation, "must be `Apply` or `Update`")
 
 
 def labels(found: Mapping[str, str], at: str) -> Iterator[Cause]:
@@ -97,8 +88,6 @@ def _owners(found: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:
     for owner in found:
         for key in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(key):
-                yield invalid(f"{at}.{key}", "", f"{'version' if key == 'apiVersion' else key} must not be empty")
-        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
-            yield invalid(at, dict(owner), "/v1, Kind=Event is disallowed from being an owner")
+                yield invalid(f"{at}.{key}", "", "must not be empty")
     if sum(owner.get("controller") is True for owner in found) > 1:
         yield invalid(at, list(found), "Only one reference can have Controller set to true")

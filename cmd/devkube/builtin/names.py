@@ -13,10 +13,8 @@ from devkube.errors import Cause
 Check = Callable[[str], tuple[str, ...]]
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_ENDS = "and must start and end with an alphanumeric character"
-_KEY_TEXT = f"alphanumeric characters, '-', '_' or '.', {_ENDS}"
+_KEY_TEXT = "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
 
 
 def _shaped(limit: int, pattern: str, text: str, unit: str = "characters") -> Check:
@@ -31,31 +29,19 @@ def _shaped(limit: int, pattern: str, text: str, unit: str = "characters") -> Ch
     return check
 
 
-_label = _shaped(
-    63, _LABEL, f"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', {_ENDS}"
+_LOWER = "must consist of lower case alphanumeric characters"
+_label = _shaped(63, _LABEL, f"a lowercase RFC 1123 label {_LOWER} or '-'")
+dns_subdomain = _shaped(253, rf"{_LABEL}(\.{_LABEL})*", f"a lowercase RFC 1123 subdomain {_LOWER}, '-' or '.'")
+dns_1035_label = _shaped(63, "[a-z]([-a-z0-9]*[a-z0-9])?", f"a DNS-1035 label {_LOWER} or '-', and start with a letter")
+label_value = _shaped(63, f"({_KEY})?", f"a valid label must be an empty string or consist of {_KEY_TEXT}", "bytes")
+config_key = _shaped(
+    253, r"(?!\.\.|\.$)[-._a-zA-Z0-9]+", "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
 )
-dns_subdomain = _shaped(
-    253,
-    _SUBDOMAIN,
-    f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', {_ENDS}",
-)
-dns_1035_label = _shaped(
-    63,
-    "[a-z]([-a-z0-9]*[a-z0-9])?",
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
-    "start with an alphabetic character, and end with an alphanumeric character",
-)
-label_value = _shaped(
-    63, f"({_KEY})?", f"a valid label must be an empty string or consist of {_KEY_TEXT}", unit="bytes"
-)
+_name_part = _shaped(63, _KEY, f"must consist of {_KEY_TEXT}", "bytes")
 port_name = _shaped(
     15,
     "(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*",
     "must be of letters (a-z), at least one, and digits, with single hyphens (-) between them",
-)
-_name_part = _shaped(63, _KEY, f"must consist of {_KEY_TEXT}", unit="bytes")
-_config_key = _shaped(
-    253, "[-._a-zA-Z0-9]+", "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
 )
 
 
@@ -74,19 +60,10 @@ def qualified(value: str) -> tuple[str, ...]:
     prefix, slash, name = value.rpartition("/")
     if "/" in prefix:
         return (f"a valid label key must consist of a name and an optional DNS subdomain with '/': {_KEY_TEXT}",)
-    found: tuple[str, ...] = ()
-    if slash:
-        found = (
-            tuple(f"prefix part {one}" for one in dns_subdomain(prefix))
-            if prefix
-            else ("prefix part must be non-empty",)
-        )
+    found = [f"prefix part {one}" for one in dns_subdomain(prefix)] if prefix else []
+    if slash and not prefix:
+        found.append("prefix part must be non-empty")
     return (*found, *(f"name part {one}" for one in _name_part(name)))
-
-
-def config_key(value: str) -> tuple[str, ...]:
-    found = _config_key(value)
-    return (*found, "must not be '.' or start with '..'") if value == "." or value.startswith("..") else found
 
 
 def check(field: str, value: str, rule: Check) -> list[Cause]:

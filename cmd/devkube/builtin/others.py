@@ -4,7 +4,6 @@ Rule: upstream's `pkg/apis/*/validation`. `STRUCTS` hold wherever the Go struct 
 ask for what was before. Of CRDs nothing is here: `devkube.custom` checks them.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import urlsplit
 
@@ -22,11 +21,6 @@ from devkube.kinds import Object
 KindRule = Callable[[Object, Object | None, str], Iterable[Cause]]
 SIZE_LIMIT = 1024 * 1024  # bytes
 _FROZEN = "field is immutable when `immutable` is set"
-_KEYS = {
-    "kubernetes.io/tls": ("tls.crt", "tls.key"),
-    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
-    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
-}
 _FREE = (
     *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
     *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),
@@ -41,12 +35,11 @@ def _workload(new: Object, old: Object | None, subresource: str) -> Iterator[Cau
     yield from _matching(spec)
     if (policy := spec["template"]["spec"].get("restartPolicy")) in ("OnFailure", "Never"):
         yield unsupported("spec.template.spec.restartPolicy", policy, ("Always",))
-    if new["kind"] == "StatefulSet" and old is not None:
-        if without(spec, *_FREE) != without(before, *_FREE):
-            text = f"updates to statefulset spec for fields other than {', '.join(_FREE)} are forbidden"
-            yield forbidden("spec", text)
-    elif old is not None:
+    if new["kind"] != "StatefulSet" and old is not None:
         yield from unchanged("spec.selector", spec.get("selector"), before.get("selector"))
+    elif old is not None and without(spec, *_FREE) != without(before, *_FREE):
+        text = f"updates to statefulset spec for fields other than {', '.join(_FREE)} are forbidden"
+        yield forbidden("spec", text)
 
 
 def _matching(spec: Json) -> Iterator[Cause]:
@@ -59,51 +52,15 @@ def _matching(spec: Json) -> Iterator[Cause]:
         yield invalid("spec.template.metadata.labels", found, "`selector` does not match template `labels`")
 
 
-def _strategy(strategy: Json, at: str, root: Object) -> Iterator[Cause]:
-    rolling = strategy.get("rollingUpdate")
-    if rolling is None:
-        return
-    if strategy.get("type") == "Recreate":
-        yield forbidden(f"{at}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
-        return
-    amounts = {key: str(rolling.get(key, 0)) for key in ("maxUnavailable", "maxSurge")}
-    for key, text in amounts.items():
-        if not re.fullmatch("[0-9]+%?", text):
-            told = "must be a number that is not negative, or a percentage such as 25%"
-            yield invalid(f"{at}.rollingUpdate.{key}", rolling[key], told)
-    if all(text.strip("0%") == "" for text in amounts.values()):
-        why = "may not be 0 when `maxSurge` is 0"
-        yield invalid(f"{at}.rollingUpdate.maxUnavailable", rolling.get("maxUnavailable"), why)
-
-
 def _job(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     spec, before = new["spec"], (old or {}).get("spec") or {}
-    indexed = spec.get("completionMode") == "Indexed"
-    if indexed and "completions" not in spec:
-        yield required("spec.completions", "when completion mode is Indexed")
     if spec["template"]["spec"].get("restartPolicy") not in ("OnFailure", "Never"):
         yield required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
     yield from _matching(spec)
     if old is not None:
-        fixed = [] if indexed else ["selector", "completionMode", "completions"]
+        fixed = ["selector", "completionMode"] + ["completions"] * (spec.get("completionMode") != "Indexed")
         for key in fixed if before.get("suspend") else [*fixed, "template"]:
             yield from unchanged(f"spec.{key}", spec.get(key), before.get(key))
-
-
-def _expression(one: Json, at: str, root: Object) -> Iterator[Cause]:
-    operator, values = one.get("operator") or "", one.get("values") or ()
-    if operator in ("In", "NotIn"):
-        if not values:
-            yield required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            yield forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-    elif operator:
-        yield invalid(f"{at}.operator", operator, "not a valid selector operator")
-    if one.get("key"):
-        yield from names.check(f"{at}.key", one["key"], names.qualified)
-    for number, value in enumerate(values):
-        yield from names.check(f"{at}.values[{number}]", value, names.label_value)
 
 
 def _webhooks(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
@@ -117,22 +74,12 @@ def _webhooks(new: Object, old: Object | None, subresource: str) -> Iterator[Cau
 
 def _webhook(hook: Json, at: str, root: Object) -> Iterator[Cause]:
     name, versions = hook.get("name") or "", hook.get("admissionReviewVersions") or ()
-    if name:
-        wrong = names.check(f"{at}.name", name, names.dns_subdomain)
-        yield from wrong
-        if not wrong and name.count(".") < 2:
-            yield invalid(f"{at}.name", name, "should be a domain with at least three segments separated by dots")
+    wrong = names.check(f"{at}.name", name, names.dns_subdomain) if name else []
+    yield from wrong
+    if name and not wrong and name.count(".") < 2:
+        yield invalid(f"{at}.name", name, "should be a domain with at least three segments separated by dots")
     if versions and "v1" not in versions:
         yield invalid(f"{at}.admissionReviewVersions", list(versions), "must include v1")
-
-
-def _webhook_rule(rule: Json, at: str, root: Object) -> Iterator[Cause]:
-    for key in ("operations", "apiGroups", "apiVersions", "resources"):
-        found = rule.get(key) or ()
-        if not found:
-            yield required(f"{at}.{key}")
-        elif "*" in found and len(found) > 1 and (key != "resources" or any("/" not in one for one in found[1:])):
-            yield invalid(f"{at}.{key}", list(found), "if '*' is present, must not specify others")
 
 
 def _client(client: Json, at: str, root: Object) -> Iterator[Cause]:
@@ -140,15 +87,9 @@ def _client(client: Json, at: str, root: Object) -> Iterator[Cause]:
         yield required(at, "exactly one of url or service is required")
     elif "url" in client:
         url = urlsplit(client["url"])
-        for wrong, part, why in (
-            (url.scheme != "https", url.scheme, "'https' is the only allowed URL scheme"),
-            (not url.netloc, "", "host must be specified"),
-            ("@" in url.netloc, url.netloc.rpartition("@")[0], "user information is not permitted in the URL"),
-            (url.fragment, url.fragment, "fragments are not permitted in the URL"),
-            (url.query, url.query, "query parameters are not permitted in the URL"),
-        ):
-            if wrong:
-                yield invalid(f"{at}.url", part, f"{why}; desired format: https://host[/path]")
+        if url.scheme != "https" or not url.netloc or "@" in url.netloc or url.query or url.fragment:
+            why = "must be https://host[/path], without a user, a query and a fragment"
+            yield invalid(f"{at}.url", client["url"], why)
     elif not (client["service"].get("path") or "/").startswith("/"):
         yield invalid(f"{at}.service.path", client["service"]["path"], "must start with a '/'")
 
@@ -170,9 +111,6 @@ def _data(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     plain, coded = ({}, parts["data"]) if secret else (parts["data"], parts["binaryData"])
     if sum(len(one.encode()) for one in plain.values()) + sum(len(one) * 3 // 4 for one in coded.values()) > SIZE_LIMIT:
         yield too_long("data" if secret else "[]", SIZE_LIMIT)  # the latter is how upstream writes a path of nothing
-    for key in _KEYS.get(new.get("type") or "", ()) if secret else ():
-        if key not in parts["data"]:
-            yield required(f"data[{key}]")
     if secret and old is not None:
         yield from unchanged("type", new.get("type"), old.get("type"))
 
@@ -192,45 +130,36 @@ def _service(new: Object, old: Object | None, subresource: str) -> Iterator[Caus
 
 
 def _role_rule(rule: Json, at: str, root: Object) -> Iterator[Cause]:
-    urls, cluster = rule.get("nonResourceURLs"), root["kind"] == "ClusterRole"
-    if urls and not cluster:
+    urls = rule.get("nonResourceURLs")
+    if urls and root["kind"] == "Role":
         yield invalid(f"{at}.nonResourceURLs", urls, "namespaced rules cannot apply to non-resource URLs")
-    elif urls and (rule.get("apiGroups") or rule.get("resources")):
-        why = "rules cannot apply to both regular resources and non-resource URLs"
-        yield invalid(f"{at}.nonResourceURLs", urls, why)
     for key in () if urls else ("apiGroups", "resources"):
         if not rule.get(key):
-            yield required(f"{at}.{key}", f"resource rules must supply at least one of {key}")
+            yield required(f"{at}.{key}")
 
 
 def _role_binding(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     reference = new.get("roleRef") or {}
     kinds = ("Role", "ClusterRole") if new["kind"] == "RoleBinding" else ("ClusterRole",)
-    if reference.get("apiGroup") != RBAC:
-        yield unsupported("roleRef.apiGroup", reference.get("apiGroup") or "", (RBAC,))
-    if reference.get("kind") and reference["kind"] not in kinds:
-        yield unsupported("roleRef.kind", reference["kind"], kinds)
+    for key, accepted in (("apiGroup", (RBAC,)), ("kind", kinds)):
+        if reference.get(key) and reference[key] not in accepted:
+            yield unsupported(f"roleRef.{key}", reference[key], accepted)
     if old is not None and reference != (old.get("roleRef") or {}):
         yield invalid("roleRef", reference, "cannot change roleRef")
 
 
 def _subject(subject: Json, at: str, root: Object) -> Iterator[Cause]:
-    group, account = subject.get("apiGroup") or "", subject.get("kind") == "ServiceAccount"
-    if group != (wanted := "" if account else RBAC):
-        yield unsupported(f"{at}.apiGroup", group, (wanted,))
+    account = subject.get("kind") == "ServiceAccount"
     if account and root["kind"] == "ClusterRoleBinding" and not subject.get("namespace"):
         yield required(f"{at}.namespace")
 
 
 STRUCTS: Mapping[str, StructRule] = {
     **pods.STRUCTS,
-    "meta.LabelSelectorRequirement": _expression,
-    "apps.DeploymentStrategy": _strategy,
     "rbac.PolicyRule": _role_rule,
     "rbac.Subject": _subject,
     "admissionregistration.MutatingWebhook": _webhook,
     "admissionregistration.ValidatingWebhook": _webhook,
-    "admissionregistration.RuleWithOperations": _webhook_rule,
     "admissionregistration.WebhookClientConfig": _client,
 }
 KINDS: Mapping[str, KindRule] = {

@@ -10,10 +10,8 @@ from typing import Any
 from devkube.kinds import Object
 
 Json = Mapping[str, Any]
-_UNITS = (("y", 365 * 86400), ("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
-# Below so many of a unit the next one is told too; from so many on the larger unit is used.
-_BOTH = {"y": 8, "d": 8, "h": 8, "m": 10, "s": 0}
-_FROM = {"y": 2, "d": 2, "h": 3, "m": 2, "s": 0}
+# Unit, its seconds, from how many of it on it is used, and below how many the next smaller one is told too.
+_UNITS = (("y", 365 * 86400, 2, 8), ("d", 86400, 2, 8), ("h", 3600, 3, 8), ("m", 60, 2, 10), ("s", 1, 0, 0))
 
 
 def human(seconds: int) -> str:
@@ -21,21 +19,16 @@ def human(seconds: int) -> str:
     if seconds < -1:
         return "<invalid>"
     seconds = max(seconds, 0)
-    for at, (unit, size) in enumerate(_UNITS):
-        count, rest = divmod(seconds, size)
-        if count >= _FROM[unit]:
-            small, smaller = _UNITS[min(at + 1, len(_UNITS) - 1)]
-            more = rest // smaller if count < _BOTH[unit] else 0
-            return f"{count}{unit}{more}{small}" if more else f"{count}{unit}"
-    return "0s"
+    at = next(index for index, (_, size, least, _) in enumerate(_UNITS) if seconds >= least * size)
+    unit, size, _, both = _UNITS[at]
+    count, rest = divmod(seconds, size)
+    smaller, small, *_ = _UNITS[min(at + 1, len(_UNITS) - 1)]
+    return f"{count}{unit}{rest // small}{smaller}" if count < both and rest >= small else f"{count}{unit}"
 
 
-def since(moment: str | None, now: float, until: str | None = None) -> str:
-    """The time from `moment` to `until` or `now` (Unix seconds)."""
-    if not moment:
-        return "<unknown>"
-    end = datetime.fromisoformat(until).timestamp() if until else now
-    return human(int(end - datetime.fromisoformat(moment).timestamp()))
+def since(moment: str | None, now: float) -> str:
+    """The time from `moment` to `now` (Unix seconds)."""
+    return human(int(now - datetime.fromisoformat(moment).timestamp())) if moment else "<unknown>"
 
 
 def condition(status: Json, kind: str) -> Json:
@@ -56,21 +49,15 @@ def summary(pod: Object) -> tuple[str, str, int, str]:
         reason, counted = _main(status, main, reason), [*main, *sidecars]
     else:
         reason = waiting
-    if (pod.get("metadata") or {}).get("deletionTimestamp"):
-        if status.get("reason") == "NodeLost":
-            reason = "Unknown"
-        elif status.get("phase") not in ("Succeeded", "Failed"):
-            reason = "Terminating"
+    if (pod.get("metadata") or {}).get("deletionTimestamp") and status.get("phase") not in ("Succeeded", "Failed"):
+        reason = "Terminating"
     ends = (((one.get("lastState") or {}).get("terminated") or {}).get("finishedAt") or "" for one in counted)
     restarts = sum(one.get("restartCount", 0) for one in counted)
     return f"{ready}/{len(spec.get('containers') or ()) + len(stays)}", reason, restarts, max(ends, default="")
 
 
 def _ended(state: Json) -> str:
-    if state.get("reason"):
-        return str(state["reason"])
-    signal = state.get("signal")
-    return f"Signal:{signal}" if signal else f"ExitCode:{state.get('exitCode', 0)}"
+    return str(state.get("reason") or f"ExitCode:{state.get('exitCode', 0)}")
 
 
 def _initial(total: int, first: Sequence[Json], stays: set[Any]) -> str:
@@ -78,9 +65,7 @@ def _initial(total: int, first: Sequence[Json], stays: set[Any]) -> str:
     for index, one in enumerate(first):
         state = one.get("state") or {}
         ended, waits = state.get("terminated"), (state.get("waiting") or {}).get("reason")
-        if one.get("started") and one.get("name") in stays:
-            continue
-        if ended is not None and not ended.get("exitCode"):
+        if (one.get("started") and one.get("name") in stays) or (ended is not None and not ended.get("exitCode")):
             continue
         if ended is not None:
             return f"Init:{_ended(ended)}"
@@ -99,8 +84,6 @@ def _main(status: Json, main: Sequence[Json], reason: str) -> str:
             failed = reason if ended.get("exitCode") else failed
         elif one.get("ready") and state.get("running") is not None:
             running = True
-    if reason == "Completed":
-        if running:
-            return "Running" if condition(status, "Ready").get("status") == "True" else "NotReady"
-        return failed or reason
-    return reason
+    if reason == "Completed" and running:
+        return "Running" if condition(status, "Ready").get("status") == "True" else "NotReady"
+    return failed or reason if reason == "Completed" else reason

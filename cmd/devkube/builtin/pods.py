@@ -19,8 +19,7 @@ from devkube.kinds import Object
 HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 CHANGEABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
-    "(only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "
-    "previously negative)"
+    "(only additions to existing tolerations)"
 )
 _RUNNING = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 _STANDARD = frozenset(("cpu", "memory", "ephemeral-storage"))
@@ -40,17 +39,17 @@ def _pod_spec(spec: Json, at: str, root: Object) -> Iterator[Cause]:
     # A StatefulSet adds its claims as volumes before Pods are made.
     claims = [one.get("metadata") or {} for one in (root.get("spec") or {}).get("volumeClaimTemplates") or ()]
     known = {one.get("name") for one in (*claims, *volumes)}
+    taken = {one.get("name") for one in main}
     yield from repeated(volumes, f"{at}.volumes")
     yield from repeated(main, f"{at}.containers")
-    taken = {one.get("name") for one in main}
     for index, one in enumerate(first):
+        here = f"{at}.initContainers[{index}]"
         if one.get("name") in taken:
-            yield duplicate(f"{at}.initContainers[{index}].name", one.get("name"))
+            yield duplicate(f"{here}.name", one.get("name"))
         taken.add(one.get("name"))
         for key in _RUNNING if one.get("restartPolicy") != "Always" else ():
             if one.get(key) is not None:
-                why = "may not be set for init containers without restartPolicy=Always"
-                yield forbidden(f"{at}.initContainers[{index}].{key}", why)
+                yield forbidden(f"{here}.{key}", "may not be set for init containers without restartPolicy=Always")
     for kind, containers in (("containers", main), ("initContainers", first)):
         for index, one in enumerate(containers):
             for uses in ("volumeMounts", "volumeDevices"):
@@ -60,8 +59,6 @@ def _pod_spec(spec: Json, at: str, root: Object) -> Iterator[Cause]:
 
 
 def _container(container: Json, at: str, root: Object) -> Iterator[Cause]:
-    if not container.get("image"):
-        yield required(f"{at}.image")
     yield from repeated(container.get("ports") or [], f"{at}.ports")
     paths = set()
     for index, mount in enumerate(container.get("volumeMounts") or ()):
@@ -71,39 +68,25 @@ def _container(container: Json, at: str, root: Object) -> Iterator[Cause]:
         paths.add(path)
         if below.startswith("/") or ".." in below.split("/"):  # upstream leaves the index out of its path
             yield invalid(f"{at}.volumeMounts.subPath", below, "must be a relative path and must not contain '..'")
-    for name in ("livenessProbe", "startupProbe"):
-        if (probe := container.get(name)) is not None and probe.get("successThreshold") != 1:
-            yield invalid(f"{at}.{name}.successThreshold", probe.get("successThreshold", 0), "must be 1")
 
 
 def _variable(one: Json, at: str, root: Object) -> Iterator[Cause]:
     sources = one.get("valueFrom")
-    if sources is not None and one.get("value"):
-        yield invalid(f"{at}.valueFrom", "", "may not be specified when `value` is not empty")
-    elif sources is not None and len(sources) != 1:
-        yield invalid(f"{at}.valueFrom", "", "must have exactly one source")
+    if sources is not None and (one.get("value") or len(sources) != 1):
+        yield invalid(f"{at}.valueFrom", "", "must have exactly one source, and none where `value` is not empty")
 
 
 def _resources(found: Json, at: str, root: Object) -> Iterator[Cause]:
-    limits, requests = found.get("limits") or {}, found.get("requests") or {}
-    for kind, amounts in (("limits", limits), ("requests", requests)):
-        for name, amount in amounts.items():
-            here = f"{at}.{kind}[{name}]"
+    limits = found.get("limits") or {}
+    for kind in ("limits", "requests"):
+        for name, amount in (found.get(kind) or {}).items():
+            here, limit = f"{at}.{kind}[{name}]", limits.get(name)
             if "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
                 yield invalid(here, name, "must be a standard resource for containers")
             if amount[:1] == "-":
                 yield invalid(here, amount, NOT_NEGATIVE)
-            elif "/" in name and quantity_value(amount) % 1:
-                yield invalid(here, amount, "must be an integer")
-    for name, amount in requests.items():
-        limit, extended = limits.get(name), "/" in name
-        if limit is None:
-            if extended:
-                yield required(f"{at}.limits", "Limit must be set for non overcommitable resources")
-        elif extended and amount != limit:
-            yield invalid(f"{at}.requests", amount, f"must be equal to {name} limit of {limit}")
-        elif quantity_value(amount) > quantity_value(limit):
-            yield invalid(f"{at}.requests", amount, f"must be less than or equal to {name} limit of {limit}")
+            elif limit is not None and quantity_value(amount) > quantity_value(limit):
+                yield invalid(f"{at}.requests", amount, f"must be less than or equal to {name} limit of {limit}")
 
 
 def _handler(found: Json, at: str, root: Object) -> Iterator[Cause]:
@@ -125,8 +108,6 @@ def _template(found: Json, at: str, root: Object) -> Iterator[Cause]:
     meta = found.get("metadata") or {}
     yield from labels(meta.get("labels") or {}, f"{at}.labels")
     yield from annotations(meta.get("annotations") or {}, f"{at}.annotations")
-    if (found.get("spec") or {}).get("ephemeralContainers"):
-        yield forbidden(f"{at}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
 
 
 STRUCTS: Mapping[str, StructRule] = {
@@ -145,8 +126,7 @@ def pod(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     spec = new.get("spec") or {}
     for index, one in enumerate(spec.get("containers") or ()):
         if (image := one.get("image") or "") != image.strip():
-            text = "must not have leading or trailing whitespace"
-            yield invalid(f"spec.containers[{index}].image", image, text)
+            yield invalid(f"spec.containers[{index}].image", image, "must not have leading or trailing whitespace")
     if old is None:
         if spec.get("ephemeralContainers"):
             yield forbidden("spec.ephemeralContainers", "cannot be set on create")
@@ -164,14 +144,13 @@ def _update(new: Json, old: Json) -> Iterator[Cause]:
         yield invalid("spec.activeDeadlineSeconds", after, "must be less than or equal to previous value")
     kept = [without(one, "tolerationSeconds") for one in new.get("tolerations") or ()]
     if any(without(one, "tolerationSeconds") not in kept for one in old.get("tolerations") or ()):
-        text = "existing toleration can not be modified except its tolerationSeconds"
-        yield forbidden("spec.tolerations", text)
+        yield forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
     known = {gate.get("name") for gate in old.get("schedulingGates") or ()}
     for index, gate in enumerate(new.get("schedulingGates") or ()):
         if gate.get("name") not in known:
             text = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
             yield forbidden(f"spec.schedulingGates[{index}].name", text)
-    fixed, was = _fixed(new, old), _fixed(old, old)
+    fixed, was = _fixed(new), _fixed(old)
     if changed := [f"spec.{key}" for key in sorted({*fixed, *was}) if fixed.get(key) != was.get(key)]:
         # Upstream prints a diff, this the names.
         yield forbidden("spec", f"pod updates may not change fields other than {CHANGEABLE}\n{', '.join(changed)}")
@@ -181,12 +160,10 @@ def without(one: Json, *keys: str) -> dict[str, Any]:
     return {name: value for name, value in one.items() if name not in keys}
 
 
-def _fixed(spec: Json, old: Json) -> dict[str, Any]:
+def _fixed(spec: Json) -> dict[str, Any]:
     """What of a spec must stay: everything but what may change."""
     fixed = without(spec, "tolerations", "schedulingGates", "activeDeadlineSeconds")
     for key in ("containers", "initContainers"):
         if key in fixed:
             fixed[key] = [without(one, "image") for one in fixed[key]]
-    if old.get("terminationGracePeriodSeconds", 0) < 0 and fixed.get("terminationGracePeriodSeconds") == 1:
-        fixed["terminationGracePeriodSeconds"] = old["terminationGracePeriodSeconds"]
     return fixed

@@ -28,9 +28,9 @@ def qos(spec: Json) -> str:
     found: dict[str, list[Json]] = {"requests": [], "limits": []}
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         for kind, into in found.items():
-            amounts = (container.get("resources") or {}).get(kind) or {}
+            amounts = container["resources"].get(kind, {})
             into.append({k: v for k, v in amounts.items() if k in ("cpu", "memory") and quantity_value(v) > 0})
-    requests, limits = found["requests"], found["limits"]
+    requests, limits = found.values()
     if not any(requests) and not any(limits):
         return "BestEffort"
     return "Guaranteed" if requests == limits and all(len(one) == 2 for one in limits) else "Burstable"

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from devkube.builtin import scalars
 from devkube.builtin.document import PREFIX, document
+from devkube.schema import Node, resolved
 from devkube.values import go_type
 
-Node = Mapping[str, Any]
 Json = dict[str, Any]
 _PYTHON = {"string": str, "boolean": bool, "array": list, "object": dict}
 _ZERO: Mapping[str, Callable[[], Any]] = {**_PYTHON, "integer": int, "number": int}
@@ -23,13 +23,6 @@ _SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPr
 
 class Undecodable(Exception):
     """What Go's decoder refuses; the message begins as Go's."""
-
-
-def _resolved(node: Node) -> tuple[str, Node]:
-    if "$ref" not in node:
-        return "", node
-    name = node["$ref"].removeprefix(PREFIX)
-    return name, document()["$defs"][name]
 
 
 def _type(node: Node) -> str:
@@ -46,7 +39,7 @@ def _wrong(value: Any, at: str, wanted: str) -> Undecodable:
 def decode(value: Any, node: Node, at: str, unknown: list[str]) -> Any:
     """The value as Go would write it back; objects and lists are changed in place. `at` is its path, `unknown` gains
     the paths of what no type knows."""
-    name, node = _resolved(node)
+    name, node = resolved(node, document())
     if (special := SPECIAL.get(name)) is not None:
         return special(value, at)
     kind, form = _type(node), node.get("format") or ""
@@ -92,7 +85,7 @@ def _item(value: Any, node: Node, at: str, unknown: list[str]) -> Any:
     """In lists and maps null is the zero value."""
     if value is not None:
         return decode(value, node, at, unknown)
-    name, node = _resolved(node)
+    name, node = resolved(node, document())
     return "0" if name == _QUANTITY else _ZERO.get(_type(node), lambda: None)()
 
 
@@ -134,8 +127,6 @@ SPECIAL: Mapping[str, Callable[[Any, str], Any]] = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
     _META + "Time": _text(scalars.time),
     _META + "MicroTime": _text(scalars.micro_time),
-    _META + "FieldsV1": lambda value, at: value,
-    "io.k8s.apimachinery.pkg.runtime.RawExtension": lambda value, at: value,
     _SCHEMA + "OrArray": _schema_or(list),
     _SCHEMA + "OrBool": _schema_or(bool),
     _SCHEMA + "OrStringArray": _schema_or(list),
@@ -153,7 +144,7 @@ class Struct(NamedTuple):
 
 def structs(value: Any, node: Node, at: str = "") -> Iterator[Struct]:
     """Every struct of a decoded object, outer ones first: what is filled in at one is walked next."""
-    name, node = _resolved(node)
+    name, node = resolved(node, document())
     if isinstance(value, list):
         for index, one in enumerate(value):
             yield from structs(one, node.get("items") or {}, f"{at}[{index}]")
@@ -171,18 +162,3 @@ def structs(value: Any, node: Node, at: str = "") -> Iterator[Struct]:
 def _go(name: str) -> str:
     parts = name.split(".")
     return f"{parts[-3]}.{parts[-1]}"
-
-
-class _Named(NamedTuple):
-    name: str
-
-    def decode(self, value: Any, at: str, unknown: list[str]) -> Any:
-        return decode(value, {"$ref": PREFIX + self.name}, at, unknown)
-
-    def fits(self, value: Any) -> bool:
-        return False
-
-
-def named(name: str) -> _Named:
-    """For `custom.structural`, which reads metadata as ObjectMeta."""
-    return _Named(name)

@@ -41,7 +41,9 @@ def coerce(value: Any, node: Node) -> list[str]:
             continue
         meta, gone = place.value["metadata"], list[str]()
         try:
-            place.value["metadata"] = {} if meta is None else types.named(OBJECT_META).decode(meta, "", gone)
+            place.value["metadata"] = (
+                {} if meta is None else types.decode(meta, {"$ref": f"#/$defs/{OBJECT_META}"}, "", gone)
+            )
         except types.Undecodable as error:
             told = f"{place.field('metadata')}: Invalid value: {shown(meta)}: {error}"
             raise ValueError(told) from None

@@ -76,8 +76,6 @@ async def test_secrets_are_base64(kube: Client, space: Space) -> None:
     )
     answer = await kube.post(path, {**body, "metadata": {"name": "b"}, "data": {"k": "%%%"}})
     answer.refused(400, "BadRequest", "illegal base64 data")
-    answer = await kube.post(path, {**body, "metadata": {"name": "c"}, "type": "kubernetes.io/tls", "data": {}})
-    answer.refused(422, "Invalid", "data[tls.crt]: Required value")
 
 
 async def test_a_deployment_has_its_defaults(kube: Client, space: Space) -> None:

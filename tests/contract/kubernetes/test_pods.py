@@ -200,11 +200,6 @@ EMPTY = {"name": "v", "emptyDir": {}}
         ),
         ([container("a", livenessProbe={})], {}, ("spec.containers[0].livenessProbe", "FieldValueRequired")),
         (
-            [container("a", livenessProbe={**HTTP, "successThreshold": 2})],
-            {},
-            ("spec.containers[0].livenessProbe.successThreshold", "FieldValueInvalid"),
-        ),
-        (
             [container("a", readinessProbe={"httpGet": {"port": 0}})],
             {},
             ("spec.containers[0].readinessProbe.httpGet.port", "FieldValueInvalid"),

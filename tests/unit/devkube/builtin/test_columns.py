@@ -111,8 +111,6 @@ def test_a_pods_row(catalog: Catalog, a_pod: Make) -> None:
         "Age": "5m",
         "IP": "10.0.0.1",
         "Node": "node-1",
-        "Nominated Node": "<none>",
-        "Readiness Gates": "<none>",
     }
 
 
@@ -146,23 +144,16 @@ def test_a_services_row(catalog: Catalog) -> None:
 
 def test_a_jobs_row(catalog: Catalog, a_workload: Make) -> None:
     obj = a_workload("Job", "batch/v1", completions=2)
-    obj["status"] = {"succeeded": 2, "startTime": CREATED, "completionTime": "2026-11-30T11:56:00Z"}
-    obj["status"]["conditions"] = [{"type": "Complete", "status": "True"}]
+    obj["status"] = {"succeeded": 2, "conditions": [{"type": "Complete", "status": "True"}]}
     found = row(catalog, obj)
-    assert (found["Status"], found["Completions"], found["Duration"]) == ("Complete", "2/2", "60s")
+    assert (found["Status"], found["Completions"]) == ("Complete", "2/2")
 
 
 def test_a_nodes_row(catalog: Catalog) -> None:
-    obj: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"node-role.kubernetes.io/worker": ""}}}
-    obj["spec"] = {"unschedulable": True}
-    obj["status"] = {
-        "conditions": READY,
-        "nodeInfo": {"kubeletVersion": "v1.36.0", "kernelVersion": "6", "architecture": "amd64"},
-        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
-    }
+    obj: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {}, "spec": {"unschedulable": True}}
+    obj["status"] = {"conditions": READY, "nodeInfo": {"kubeletVersion": "v1.36.0"}}
     found = row(catalog, obj)
-    assert (found["Status"], found["Roles"], found["Version"]) == ("Ready,SchedulingDisabled", "worker", "v1.36.0")
-    assert found["Internal-IP"] == "10.0.0.1"
+    assert (found["Status"], found["Version"]) == ("Ready,SchedulingDisabled", "v1.36.0")
 
 
 def test_every_row_has_a_cell_for_every_column(catalog: Catalog) -> None:
@@ -174,7 +165,7 @@ def test_every_row_has_a_cell_for_every_column(catalog: Catalog) -> None:
 def test_an_events_row(catalog: Catalog) -> None:
     obj: Object = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "type": "Normal", "reason": "R"}
     obj |= {"involvedObject": {"kind": "Pod", "name": "p"}, "message": "hello", "count": 2}
-    obj |= {"lastTimestamp": "2026-11-30T11:59:30Z", "source": {"component": "kubelet", "host": "h"}}
+    obj |= {"lastTimestamp": "2026-11-30T11:59:30Z"}
     found = row(catalog, obj)
     assert (found["Last Seen"], found["Object"], found["Message"]) == ("30s", "pod/p", "hello")
-    assert (found["Source"], found["Count"], found["Name"]) == ("kubelet", 2, "e")
+    assert (found["Count"], found["Name"]) == (2, "e")

@@ -76,8 +76,8 @@ def test_probes_ports_and_references(written: Any, a_pod: Make, container: Make)
         lifecycle={"preStop": {"httpGet": {"port": 80}}},
         env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
     )
-    found = written(a_pod(hostNetwork=True, containers=[one])).object["spec"]["containers"][0]
-    assert found["ports"] == [{"containerPort": 80, "protocol": "TCP", "hostPort": 80}]
+    found = written(a_pod(containers=[one])).object["spec"]["containers"][0]
+    assert found["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
     assert found["livenessProbe"] == {
         "httpGet": {"port": 80, "path": "/", "scheme": "HTTP"},
         "timeoutSeconds": 1,

@@ -49,22 +49,10 @@ def policy(**spec: Any) -> Object:
 
 CASES: list[tuple[str, Object, str, str]] = [
     (
-        "a role of all URLs",
-        thing("Role", f"{RBAC}/v1", rules=[{"verbs": ["get"], "nonResourceURLs": ["/x"]}]),
-        "rules[0].nonResourceURLs",
-        'Invalid value: ["/x"]: namespaced rules cannot apply to non-resource URLs',
-    ),
-    (
         "a rule without verbs",
         thing("Role", f"{RBAC}/v1", rules=[{"apiGroups": [""], "resources": ["pods"]}]),
         "rules[0].verbs",
         "Required value",
-    ),
-    (
-        "a rule of no resource",
-        thing("Role", f"{RBAC}/v1", rules=[{"verbs": ["get"], "apiGroups": [""]}]),
-        "rules[0].resources",
-        "Required value: resource rules must supply at least one of resources",
     ),
     (
         "a binding to no role",
@@ -83,7 +71,7 @@ CASES: list[tuple[str, Object, str, str]] = [
         thing("ConfigMap", data={"a/b": "c"}),
         "data[a/b]",
         "Invalid value: \"a/b\": a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
-        "(regex used for validation is '[-._a-zA-Z0-9]+')",
+        r"(regex used for validation is '(?!\.\.|\.$)[-._a-zA-Z0-9]+')",
     ),
     (
         "the same key twice",
@@ -98,12 +86,6 @@ CASES: list[tuple[str, Object, str, str]] = [
         "Too long: may not be more than 1048576 bytes",
     ),
     (
-        "a TLS secret without key",
-        thing("Secret", type="kubernetes.io/tls", data={"tls.crt": "YQ=="}),
-        "data[tls.key]",
-        "Required value",
-    ),
-    (
         "a webhook of two segments",
         hooks(name="a.b"),
         "webhooks[0].name",
@@ -113,7 +95,7 @@ CASES: list[tuple[str, Object, str, str]] = [
         "a webhook without TLS",
         hooks(clientConfig={"url": "http://h/p"}),
         "webhooks[0].clientConfig.url",
-        "Invalid value: \"http\": 'https' is the only allowed URL scheme; desired format: https://host[/path]",
+        'Invalid value: "http://h/p": must be https://host[/path], without a user, a query and a fragment',
     ),
     (
         "a webhook at no place",
@@ -210,11 +192,6 @@ class TestWorkloads:
             "spec.template.spec.restartPolicy": 'Unsupported value: "Never": supported values: "Always"',
         }
 
-    def test_rolling_nothing(self, written: Any, a_workload: Make) -> None:
-        rolling = {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "0%"}}
-        found = written(a_workload("Deployment", strategy=rolling)).told
-        assert found["spec.strategy.rollingUpdate.maxUnavailable"].endswith("may not be 0 when `maxSurge` is 0")
-
     def test_of_a_stateful_set_little_changes(self, written: Any, a_workload: Make) -> None:
         old = written(a_workload("StatefulSet")).object
         scaled, renamed = deepcopy(old), deepcopy(old)
@@ -242,17 +219,6 @@ class TestWorkloads:
         assert list(written(new, old).told) == ["spec.template"]
         old["spec"]["suspend"] = new["spec"]["suspend"] = True
         assert written(new, old).told == {}
-
-
-EVENT = {
-    "regarding": {"kind": "Pod", "name": "p", "namespace": "n"},
-    "eventTime": "2026-11-30T10:00:00.000000Z",
-    "type": "Normal",
-    "reason": "R",
-    "action": "A",
-    "reportingController": "example.com/c",
-    "reportingInstance": "c-0",
-}
 
 
 class TestServices:

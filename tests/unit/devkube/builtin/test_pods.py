@@ -88,7 +88,7 @@ WRONG: list[tuple[str, Object, str, str]] = [
         {"containers": [{**C, "name": "Main"}]},
         "spec.containers[0].name",
         'Invalid value: "Main": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '
-        "'-', and must start and end with an alphanumeric character (regex used for "
+        "'-' (regex used for "
         "validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
     ),
     ("twice the same name", {"containers": [C, C]}, "spec.containers[1].name", 'Duplicate value: "main"'),
@@ -158,7 +158,7 @@ WRONG: list[tuple[str, Object, str, str]] = [
         "value and source",
         with_container(env=[{"name": "A", "value": "b", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]),
         "spec.containers[0].env[0].valueFrom",
-        'Invalid value: "": may not be specified when `value` is not empty',
+        'Invalid value: "": must have exactly one source, and none where `value` is not empty',
     ),
     (
         "request over limit",
@@ -191,12 +191,6 @@ WRONG: list[tuple[str, Object, str, str]] = [
         "Forbidden: may not specify more than 1 handler type",
     ),
     (
-        "two successes of liveness",
-        with_container(livenessProbe={"tcpSocket": {"port": 1}, "successThreshold": 2}),
-        "spec.containers[0].livenessProbe.successThreshold",
-        "Invalid value: 2: must be 1",
-    ),
-    (
         "probe of an init container",
         {"initContainers": [{**C, "name": "i", "readinessProbe": {"tcpSocket": {"port": 1}}}]},
         "spec.initContainers[0].readinessProbe",
@@ -225,7 +219,7 @@ WRONG: list[tuple[str, Object, str, str]] = [
         {"serviceAccountName": "A b"},
         "spec.serviceAccountName",
         'Invalid value: "A b": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '
-        "'-' or '.', and must start and end with an alphanumeric character (regex used for "
+        "'-' or '.' (regex used for "
         "validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
     ),
     (
