@@ -74,7 +74,7 @@ def _unrecognized(kind: str, why: str) -> StatusError:
 
 
 def duplicates(body: bytes, content_type: str = "application/json") -> list[str]:
-    """The keys that a JSON text repeats within one object, as messages. (A YAML text with some does not come here.)"""
+    """The keys that a JSON text repeats within one object, as messages. (Of YAML's the last one counts, unsaid.)"""
     if _is_yaml(body, content_type):
         return []
     found: dict[str, None] = {}
@@ -105,18 +105,10 @@ def _is_yaml(body: bytes, content_type: str) -> bool:
 
 
 class _Loader(yaml.CSafeLoader):
-    """As sigs.k8s.io/yaml: JSON's types only (a date is a string), and no key twice."""
+    """JSON's types only: a date is a string."""
 
-    yaml_implicit_resolvers = {  # noqa: RUF012
-        first: [one for one in resolvers if one[0] != "tag:yaml.org,2002:timestamp"]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value]
-        if repeated := [key for at, key in enumerate(keys) if key in keys[:at]]:
-            raise ValueError(f"yaml: line {node.start_mark.line + 1}: key {repeated[0]!r} already set in map")
-        return super().construct_mapping(node, deep)
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: node.value)
 
 
 def _yaml(body: bytes) -> Any:

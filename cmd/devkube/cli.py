@@ -20,13 +20,8 @@ from devkube.errors import StatusError
 from devkube.options import Settings
 
 EPILOG = """Use it:
-  devkube --kubeconfig /tmp/devkube.kubeconfig &
-  kubectl --kubeconfig /tmp/devkube.kubeconfig get namespaces
-
-kubectl's typed commands (kubectl create deployment …) send protobuf, which is refused: write a file and use -f.
-
-Webhooks that name a Service are called where --webhook-service says, which may be given several times:
-  devkube --webhook-service my-system/my-webhook=127.0.0.1:9443
+  devkube --kubeconfig /tmp/devkube.kubeconfig --webhook-service my-system/my-webhook=127.0.0.1:9443 &
+  kubectl --kubeconfig /tmp/devkube.kubeconfig apply -f objects.yaml
 """
 
 

@@ -31,11 +31,11 @@ async def delete(m: Machinery, request: Request) -> Answer:
     resource = request.resource
     obj, gone = await _remove(m, request, m.of(request), deleteoptions.read(request))
     if not gone or resource.key in _RETURNED:
-        return Answer(200, obj, resource, request.warnings)
+        return Answer(200, obj, resource)
     meta = obj["metadata"]
     details = {"name": meta["name"], "group": resource.group, "kind": resource.plural, "uid": meta.get("uid", "")}
     success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-    return Answer(200, {**success, "details": {k: v for k, v in details.items() if v}}, None, request.warnings)
+    return Answer(200, {**success, "details": {k: v for k, v in details.items() if v}})
 
 
 async def delete_collection(m: Machinery, request: Request) -> Answer:
@@ -50,7 +50,7 @@ async def delete_collection(m: Machinery, request: Request) -> Answer:
                 raise
     items = [m.view(one, resource) for one in found]
     listing = Listing(resource, {"resourceVersion": str(m.store.version)}, items)
-    return Answer(200, listing, resource, request.warnings)
+    return Answer(200, listing, resource)
 
 
 async def _remove(m: Machinery, request: Request, stored: Stored, options: DeleteOptions) -> tuple[Object, bool]:

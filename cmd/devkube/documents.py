@@ -6,13 +6,14 @@ All of it but health depends on the catalog alone and is kept until that changes
 from typing import Final
 
 import msgspec
+from aiohttp import web
 
 from devkube import discovery, negotiation
 from devkube.errors import method_not_allowed, no_such_path
 from devkube.kinds import Catalog, Object
 from devkube.negotiation import JSON
 from devkube.openapi import INFO, OpenApi
-from devkube.requests import Call, Reply
+from devkube.requests import Reply
 from devkube.routes import Route
 
 VERSION: Final = {
@@ -43,7 +44,7 @@ class Documents:
         self._openapi = OpenApi(catalog)
         self.address = ""  # host:port, told in /api; set when the port is known
 
-    def answer(self, call: Call, route: Route) -> Reply:
+    def answer(self, call: web.BaseRequest, route: Route) -> Reply:
         """StatusError. A HEAD is a GET here; who carries it leaves the body out."""
         path = "/" + route.path.strip("/")
         parts = path.strip("/").split("/")

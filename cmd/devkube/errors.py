@@ -54,13 +54,9 @@ class StatusError(Exception):
         self.causes, self.retry_after = tuple(causes), retry_after
 
     def body(self) -> dict[str, Any]:
-        details = {
-            "name": self.name,
-            "group": self.group,
-            "kind": self.kind,
-            "causes": [_said(asdict(cause)) for cause in self.causes],
-            "retryAfterSeconds": self.retry_after,
-        }
+        details: dict[str, Any] = {"name": self.name, "group": self.group, "kind": self.kind}
+        details["causes"] = [_said(asdict(cause)) for cause in self.causes]
+        details["retryAfterSeconds"] = self.retry_after
         told = {"message": self.message, "reason": self.reason, "details": _said(details), "code": self.code}
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", **_said(told)}
 

@@ -28,14 +28,10 @@ class Fault:
     """What it does, to which requests, how often it may and how often it did."""
 
     which: dict[str, str]
-    count: int | None = None
-    error: Exception | None = None
+    count: int | None
+    error: Exception | None
     seconds: float = 0.0
     hits: int = 0
-
-    def __post_init__(self) -> None:
-        if unknown := self.which.keys() - set(_WHICH):
-            raise TypeError(f"a fault is for requests of some {', '.join(_WHICH)}, not {', '.join(unknown)}")
 
     def fits(self, route: Route) -> bool:
         asked = {**vars(route), "resource": route.plural}
@@ -50,13 +46,13 @@ class Faults:
     def fail(self, code: int = 500, *, count: int | None = None, retry_after: int = 0, **which: str) -> Fault:
         reason = _REASONS.get(code) or HTTPStatus(code).phrase.replace(" ", "")
         error = StatusError(code, reason, f"a fault that was asked for: {code} {reason}", retry_after=retry_after)
-        return self._add(Fault(which, count, error))
+        return self._add(count, error, 0, which)
 
     def delay(self, seconds: float, *, count: int | None = None, **which: str) -> Fault:
-        return self._add(Fault(which, count, seconds=seconds))
+        return self._add(count, None, seconds, which)
 
     def cut(self, *, count: int | None = 1, **which: str) -> Fault:
-        return self._add(Fault(which, count, ConnectionAbortedError("a fault that was asked for")))
+        return self._add(count, ConnectionAbortedError("a fault that was asked for"), 0, which)
 
     def clear(self) -> None:
         self.active.clear()
@@ -70,6 +66,8 @@ class Faults:
                 if fault.error is not None:
                     raise fault.error
 
-    def _add(self, fault: Fault) -> Fault:
-        self.active.append(fault)
-        return fault
+    def _add(self, count: int | None, error: Exception | None, seconds: float, which: dict[str, str]) -> Fault:
+        if unknown := which.keys() - set(_WHICH):
+            raise TypeError(f"a fault is for requests of some {', '.join(_WHICH)}, not {', '.join(unknown)}")
+        self.active.append(Fault(which, count, error, seconds))
+        return self.active[-1]

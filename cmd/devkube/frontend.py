@@ -5,21 +5,23 @@ The order is upstream's, so that who may not ask does not learn what exists. `ht
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
+
+from aiohttp import web
 
 from devkube import negotiation, routes
 from devkube.clock import Clock
 from devkube.documents import Documents
 from devkube.errors import StatusError, bad_request, internal
 from devkube.kinds import Catalog
-from devkube.requests import JSON, Answer, Call, Listing, Reply, Request, Stream, User, refused, warning_headers
+from devkube.requests import Answer, Reply, Request, Stream, User, refused, warning_headers
 from devkube.routes import Route
-from devkube.store import encode
 from devkube.tables import View
 
 log = logging.getLogger("devkube")
+BODY_LIMIT: Final = 3 * 1024 * 1024  # bytes, as upstream's --max-request-bytes default for JSON
 
 
 class Handler(Protocol):
@@ -45,7 +47,7 @@ class Frontend:
         self._authenticate, self._authorize, self._before = authenticate, authorize, before
         self.documents = Documents(catalog)
 
-    async def answer(self, call: Call) -> Reply:
+    async def answer(self, call: web.BaseRequest) -> Reply:
         """Never raises, except for cancellation and what `before` cuts off."""
         try:
             user = self._authenticate(call.headers)
@@ -56,13 +58,16 @@ class Frontend:
             return await self.perform(call, route, user)
         except StatusError as error:
             return refused(error)
+        except web.HTTPRequestEntityTooLarge:
+            told = f"Request entity too large: limit is {BODY_LIMIT}"
+            return refused(StatusError(413, "RequestEntityTooLarge", told))
         except ConnectionError:
             raise
         except Exception:
             log.exception("%s %s failed", call.method, call.path)
             return refused(internal("the request made the server fail; its log has the details"))
 
-    async def perform(self, call: Call, route: Route, user: User) -> Reply:
+    async def perform(self, call: web.BaseRequest, route: Route, user: User) -> Reply:
         """What is left once it is known who asks and that he may. StatusError."""
         if not route.plural:
             return self.documents.answer(call, route)
@@ -73,8 +78,8 @@ class Frontend:
         include = call.query.get("includeObject") or "Metadata"
         if form and include not in ("Metadata", "Object", "None"):
             raise bad_request(f"includeObject: it must be Metadata, Object or None, not {include!r}")
-        view = View(request.resource, form, include, self._clock)
-        if call.read is not None and route.verb not in ("get", "list", "watch"):
+        view = View(form, include, self._clock)
+        if route.verb not in ("get", "list", "watch"):
             body = await call.read()
             if body or route.verb in ("create", "update", "patch"):
                 media, body = negotiation.body_of(call.headers.get("content-type", ""), body, verb=route.verb)
@@ -84,12 +89,5 @@ class Frontend:
         except StatusError as error:
             return refused(error, request.warnings)
         if not isinstance(answer, Answer):
-            return Reply(200, view.lines(answer))
-        return Reply(answer.status, pieces(answer, view), JSON, tuple(warning_headers(answer.warnings)))
-
-
-def pieces(answer: Answer, view: View) -> Iterable[bytes]:
-    if isinstance(answer.body, Listing):
-        return view.many(answer.body)
-    raw = answer.body if isinstance(answer.body, bytes) else encode(answer.body)
-    return (view.one(raw) if answer.resource is not None else raw,)
+            return Reply(200, view.lines(answer, request.resource))
+        return Reply(answer.status, view.pieces(answer), headers=warning_headers(request.warnings))

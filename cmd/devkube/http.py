@@ -19,11 +19,8 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from devkube.certificates import Files
-from devkube.errors import StatusError
-from devkube.frontend import Frontend
-from devkube.requests import Call
+from devkube.frontend import BODY_LIMIT, Frontend
 
-BODY_LIMIT: Final = 3 * 1024 * 1024  # bytes, as upstream's --max-request-bytes default for JSON
 LINE_LIMIT: Final = 64 * 1024  # of the request line and of a header: selectors and continue tokens are long
 PIECE: Final = 128 * 1024  # bytes of one write; smaller answers leave whole and, as upstream's, uncompressed
 
@@ -77,17 +74,8 @@ class HttpServer:
         return len(transports)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        async def read() -> bytes:
-            try:
-                return await request.read()
-            except web.HTTPRequestEntityTooLarge:
-                told = f"Request entity too large: limit is {BODY_LIMIT}"
-                raise StatusError(413, "RequestEntityTooLarge", told) from None
-
-        # Of a key that came several times the first value, as upstream decodes its options.
-        query = {key: request.query[key] for key in request.query}
         try:
-            reply = await self._frontend.answer(Call(request.method, request.path, query, request.headers, read))
+            reply = await self._frontend.answer(request)
         except ConnectionError:
             if request.transport is not None:
                 request.transport.abort()

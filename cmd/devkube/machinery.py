@@ -10,7 +10,7 @@ from collections.abc import Callable
 from devkube.clock import Clock
 from devkube.errors import Cause, StatusError, forbidden, not_found
 from devkube.kinds import Catalog, Object, Resource
-from devkube.requests import Admission, NoAdmission, Request, Subresource, User
+from devkube.requests import Admission, Request, Subresource, User
 from devkube.store import Store, Stored, beginning, encode, load
 
 # May this user do this with the object? StatusError 403 if not: for steps that the request's own verb does not tell
@@ -24,7 +24,7 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated names; no vowels, so th
 class Machinery:
     def __init__(self, store: Store, catalog: Catalog, clock: Clock) -> None:
         self.store, self.catalog, self.clock = store, catalog, clock
-        self.admission: Admission = NoAdmission()
+        self.admission = Admission()
         # (storage key, subresource) -> who answers there instead of the store: TokenRequest, reviews, eviction, …
         self.virtual: dict[tuple[str, str], Subresource] = {}
         self.authorize: Authorize = lambda user, verb, resource, namespace, name: None

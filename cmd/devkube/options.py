@@ -28,4 +28,3 @@ class Settings:
     node_capacity: Mapping[str, str] = field(default_factory=dict)  # {"nvidia.com/gpu": "8"}; wins over the usual
     pull_seconds: float = 1.0  # that an image takes which the node does not have
     history: int = 10_000  # changes kept per kind for watches that resume; older ones end in 410
-    bookmark_seconds: float = 60.0

@@ -1,13 +1,13 @@
 """What goes into the verbs and what comes out of them: the seam between HTTP (or a test) and Kubernetes' semantics.
 
-A `Call` comes from `http`, `frontend` makes a `Request` of it, `Verbs.handle` answers with an `Answer` or, for a watch,
-a `Stream`, and a `Reply` goes back. Objects leave as the bytes they are stored as wherever possible; whoever renders
+`frontend` makes a `Request` of what came, `Verbs.handle` answers with an `Answer` or, for a watch, a `Stream`, and a
+`Reply` goes back. Objects leave as the bytes they are stored as wherever possible; whoever renders
 another form (a Table, only the metadata) decodes them. Errors are `StatusError`s.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from devkube.errors import StatusError
 from devkube.kinds import Object, Resource
@@ -15,19 +15,6 @@ from devkube.store import beginning, encode
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 JSON: Final = "application/json"
-_WARNINGS: Final = 4096  # bytes of warnings in one answer, more are cut as upstream cuts them
-
-
-@dataclass(frozen=True)
-class Call:
-    """A request as it came. `headers` are looked up by lower-case name, their `items()` may have a name several times;
-    `query` has the first value of each key."""
-
-    method: str
-    path: str
-    query: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    read: Callable[[], Awaitable[bytes]] | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +57,7 @@ class Request:
     content_type: str = JSON
     user: User = ADMIN
     agent: str = ""  # the User-Agent header: its beginning is the default name of the field manager
-    warnings: list[str] = field(default_factory=list)  # filled on the way; they reach the client with a refusal too
+    warnings: list[str] = field(default_factory=list)  # filled on the way; they reach the client with any answer
 
 
 @dataclass(frozen=True)
@@ -97,7 +84,6 @@ class Answer:
     status: int
     body: Object | bytes | Listing
     resource: Resource | None = None
-    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,22 +128,14 @@ class Attributes:
     audit: dict[str, str] = field(default_factory=dict)
 
 
-class Admission(Protocol):
-    """The webhooks that are configured. Denials are StatusErrors."""
+class Admission:
+    """The webhooks that are configured; here there are none. Denials are StatusErrors."""
 
     async def mutate(self, attributes: Attributes) -> Object:
         """The object after all mutating webhooks (the same one when there are none)."""
-        ...
-
-    async def validate(self, attributes: Attributes) -> None: ...
-
-
-class NoAdmission:
-    async def mutate(self, attributes: Attributes) -> Object:
         return attributes.object or {}
 
-    async def validate(self, attributes: Attributes) -> None:
-        return None
+    async def validate(self, attributes: Attributes) -> None: ...
 
 
 def refused(error: StatusError, warnings: Iterable[str] = ()) -> Reply:
@@ -165,11 +143,10 @@ def refused(error: StatusError, warnings: Iterable[str] = ()) -> Reply:
     return Reply(error.code, (encode(error.body()),), headers=(*wait, *warning_headers(warnings)))
 
 
-def warning_headers(warnings: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """RFC 7234's Warning 299, each once. When they are too many, each is cut to 256 characters and the rest dropped."""
-    texts = ["".join(c if c.isprintable() else " " for c in text) for text in dict.fromkeys(warnings)]
-    if sum(map(len, texts)) > _WARNINGS:
-        texts = [text[:256] for text in texts][: _WARNINGS // 256]
-    for text in texts:
-        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-        yield "Warning", f'299 - "{escaped}"'
+def warning_headers(warnings: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """RFC 7234's Warning 299, each once. Beyond 4096 characters only the beginnings of 16, as upstream cuts them."""
+    told = list(dict.fromkeys(warnings))
+    if sum(map(len, told)) > 4096:
+        told = [text[:256] for text in told[:16]]
+    printable = ("".join(f"\\{c}" if c in '\\"' else c if c.isprintable() else " " for c in text) for text in told)
+    return tuple(("Warning", f'299 - "{text}"') for text in printable)

@@ -28,7 +28,7 @@ from devkube.clock import Clock
 from devkube.custom.registry import Registry
 from devkube.deleting import CRDS
 from devkube.faults import Faults
-from devkube.frontend import Frontend, pieces
+from devkube.frontend import Frontend
 from devkube.http import HttpServer, tls
 from devkube.kinds import Catalog, Object, Resource
 from devkube.lifecycle import Lifecycle
@@ -50,7 +50,6 @@ class DevKube:
         self.catalog = Catalog(wiring.builtins())
         self.store = Store(self._selectable, limit=self.settings.history)
         self.verbs = Verbs(self.store, self.catalog, self.clock)
-        self.verbs.bookmark_seconds = self.settings.bookmark_seconds
         self.objects = Objects(self.store)
         self.admin_token = self.settings.admin_token or secrets.token_urlsafe(24)
         self.authenticator = Authenticator(self.objects, self.clock, self.admin_token)
@@ -136,8 +135,7 @@ class DevKube:
         answer = await self._ask(method, path, query or {}, body=raw, content_type=content_type, user=user, agent=agent)
         if not isinstance(answer, Answer):
             raise ValueError("a watch is a stream: use DevKube.watch")
-        resource = answer.resource or next(iter(self.catalog))
-        return msgspec.json.decode(b"".join(pieces(answer, View(resource, "", "", self.clock))))
+        return msgspec.json.decode(b"".join(View("", "", self.clock).pieces(answer)))
 
     async def watch(
         self, path: str, *, query: Mapping[str, str] | None = None, user: User = ADMIN

@@ -15,10 +15,11 @@ import msgspec
 from devkube.clock import Clock
 from devkube.kinds import Column, Object, Resource
 from devkube.negotiation import Form
-from devkube.requests import Event, Listing, Stream
+from devkube.requests import Answer, Event, Listing, Stream
 from devkube.store import encode
 
 NAME: Final = Column("Name", "string", "", "name", "Name of the object, unique within its namespace and type.")
+_META: Final = "meta.k8s.io/v1"
 
 
 class _Head(msgspec.Struct):
@@ -30,30 +31,19 @@ _head = msgspec.json.Decoder(_Head).decode
 
 @dataclass(frozen=True)
 class View:
-    """How one client sees objects of a resource; `include` is what rows of a Table carry beside their cells."""
+    """How one client sees objects; `include` is what rows of a Table carry beside their cells."""
 
-    resource: Resource
     form: Form
     include: str  # Metadata, Object, None
     clock: Clock
 
-    def one(self, raw: bytes, *, headers: bool = True) -> bytes:
-        if self.form == "Table":
-            meta = {"resourceVersion": msgspec.json.decode(raw)["metadata"].get("resourceVersion", "")}
-            return b"".join(self._table(meta, [raw], headers=headers))
-        return partial(raw) if self.form else raw
+    def pieces(self, answer: Answer) -> Iterable[bytes]:
+        if isinstance(answer.body, Listing):
+            return self._many(answer.body)
+        raw = answer.body if isinstance(answer.body, bytes) else encode(answer.body)
+        return (self.one(answer.resource, raw) if answer.resource is not None else raw,)
 
-    def many(self, found: Listing) -> Iterator[bytes]:
-        """A list, in pieces."""
-        if self.form == "Table":
-            return self._table(found.metadata, found.items)
-        items: Iterable[bytes] = map(partial, found.items) if self.form else found.bare()
-        kind, version = self.resource.listing, self.resource.group_version
-        if self.form:
-            kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
-        return _joined({"kind": kind, "apiVersion": version, "metadata": found.metadata}, "items", items)
-
-    async def lines(self, stream: Stream) -> AsyncGenerator[bytes, None]:
+    async def lines(self, stream: Stream, resource: Resource) -> AsyncGenerator[bytes, None]:
         """A watch. Of a Table only the first event defines the columns."""
         headers = True
         async with aclosing(stream):
@@ -62,33 +52,42 @@ class View:
                 for event in batch:
                     shown = event
                     if self.form and event.type != "ERROR":
-                        shown = Event(event.type, self.one(event.raw, headers=headers))
+                        shown = Event(event.type, self.one(resource, event.raw, headers=headers))
                         headers = False
                     lines.append(shown.line())
                 yield b"".join(lines)
 
-    def _table(self, meta: Mapping[str, Any], items: Iterable[bytes], *, headers: bool = True) -> Iterator[bytes]:
-        table: Object = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": meta, "columnDefinitions": None}
+    def one(self, resource: Resource, raw: bytes, *, headers: bool = True) -> bytes:
+        if self.form == "Table":
+            meta = {"resourceVersion": msgspec.json.decode(raw)["metadata"].get("resourceVersion", "")}
+            return b"".join(self._table(Listing(resource, meta, [raw]), headers=headers))
+        return partial(raw) if self.form else raw
+
+    def _many(self, found: Listing) -> Iterator[bytes]:
+        if self.form == "Table":
+            return self._table(found)
+        kind, version, items = found.resource.listing, found.resource.group_version, found.bare()
+        if self.form:
+            kind, version, items = "PartialObjectMetadataList", _META, map(partial, found.items)
+        return _joined({"kind": kind, "apiVersion": version, "metadata": found.metadata}, "items", items)
+
+    def _table(self, found: Listing, *, headers: bool = True) -> Iterator[bytes]:
+        columns = found.resource.columns
+        if not any(column.name == "Name" for column in columns):  # as Events have, at their end
+            columns = (NAME, *columns)
+        table: Object = {"kind": "Table", "apiVersion": _META, "metadata": found.metadata, "columnDefinitions": None}
         if headers:
-            defined = map(asdict, (*self._leading(), *self.resource.columns))
-            table["columnDefinitions"] = [{k: v for k, v in one.items() if k != "path"} for one in defined]
-        return _joined(table, "rows", map(self._row, items))
+            table["columnDefinitions"] = [{k: v for k, v in asdict(one).items() if k != "path"} for one in columns]
+        return _joined(table, "rows", (self._row(found.resource, raw, len(columns)) for raw in found.items))
 
-    def _leading(self) -> tuple[Column, ...]:
-        """Events have a column of their own for the name, their last one."""
-        return () if any(column.name == "Name" for column in self.resource.columns) else (NAME,)
-
-    def _row(self, raw: bytes) -> bytes:
+    def _row(self, resource: Resource, raw: bytes, width: int) -> bytes:
         obj: Object = msgspec.json.decode(raw)
-        name = obj["metadata"].get("name") or ""
         # A bookmark is no object of its type: its row has no cells but the name, which is empty.
-        cells = (
-            self.resource.rules.table(obj, self.clock.now().timestamp())
-            if name
-            else [None] * len(self.resource.columns)
-        )
+        name = obj["metadata"].get("name") or ""
+        empty = [None] * len(resource.columns)
+        cells = resource.rules.table(obj, self.clock.now().timestamp()) if name else empty
         shown = {"Object": raw, "None": b"null"}.get(self.include) or partial(raw)
-        return b'{"cells":%s,"object":%s}' % (encode([name] * len(self._leading()) + cells), shown)
+        return b'{"cells":%s,"object":%s}' % (encode([name, *cells][-width:]), shown)
 
 
 def partial(raw: bytes) -> bytes:

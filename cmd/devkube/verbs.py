@@ -6,17 +6,18 @@ The verbs themselves are in `reading`, `writing`, `patching` and `deleting`; wha
 (TokenRequest, reviews, …) is put into `virtual`.
 """
 
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from devkube import bodies, deleting, kinds, parameters, patching, reading, strategies, writing
 from devkube.builtin.rules import BuiltinRules
-from devkube.errors import method_not_allowed
 from devkube.machinery import Machinery
-from devkube.requests import Answer, Attributes, Request, Stream, Subresource
+from devkube.requests import Answer, Request, Stream, Subresource
 
-READS: Final[dict[str, Any]] = {"get": reading.get, "list": reading.list_, "watch": reading.watch}
-WRITES: Final[dict[str, Any]] = {
+Read = Callable[[Machinery, Request], Answer | Stream]
+READS: Final[Mapping[str, Read]] = {"get": reading.get, "list": reading.list_, "watch": reading.watch}
+WRITES: Final[Mapping[str, Callable[[Machinery, Request], Awaitable[Answer]]]] = {
     "create": writing.create,
     "update": writing.update,
     "patch": patching.patch,
@@ -29,14 +30,9 @@ class Verbs(Machinery):
     async def handle(self, request: Request) -> Answer | Stream:
         if other := self.virtual.get((request.resource.key, request.subresource)):
             return await self._elsewhere(other, request)
-        found: Answer | Stream
         if read := READS.get(request.verb):
-            found = read(self, request)
-        elif write := WRITES.get(request.verb):
-            found = await write(self, request)
-        else:
-            raise method_not_allowed()
-        return found
+            return read(self, request)
+        return await WRITES[request.verb](self, request)
 
     async def _elsewhere(self, other: Subresource, request: Request) -> Answer:
         """A body must be of the subresource's kind; a version it need not have."""
@@ -46,24 +42,11 @@ class Verbs(Machinery):
         options = parameters.write(request, "CreateOptions")
         request.warnings.extend(own.rules.decode(obj, validation=options.validation))
         strategies.in_namespace(obj, request)
-        attributes = Attributes(
-            operation="CREATE",
-            resource=request.resource,
-            namespace=request.namespace,
-            name=request.name or obj["metadata"].get("name") or "",
-            object=obj,
-            old=None,
-            user=request.user,
-            subresource=request.subresource,
-            dry_run=options.dry_run,
-            options=options.options("CreateOptions"),
-            kind=(own.group, own.version, own.kind) if request.subresource else None,
-            warnings=request.warnings,
-        )
+        attributes = writing.Write(self, request, options).attributes(obj, None)
+        attributes.kind = (own.group, own.version, own.kind) if request.subresource else None
         obj = await self.admission.mutate(attributes)
         await self.admission.validate(attributes)
-        answer = await other(request, obj)
-        return replace(answer, warnings=(*request.warnings, *answer.warnings))
+        return await other(request, obj)
 
 
 def _kind_of(request: Request) -> kinds.Resource:

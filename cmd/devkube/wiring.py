@@ -3,8 +3,10 @@ begins with."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
+from devkube import causes
 from devkube.access import defaults, reviews, tokens
 from devkube.access.authn import Authenticator
 from devkube.access.objects import Objects
@@ -35,12 +37,6 @@ def virtual(
 
         return answer
 
-    async def evict(request: Request, obj: Object) -> Answer:
-        return await _evict(m, request, obj)
-
-    async def bind(request: Request, obj: Object) -> Answer:
-        return _bind(m, request, obj)
-
     made: dict[str, Callable[[Request, Object], Object]] = {
         "tokenreviews.authentication.k8s.io": lambda r, obj: tokens.token_review(authenticator, obj),
         "selfsubjectreviews.authentication.k8s.io": lambda r, obj: tokens.self_subject_review(obj, r.user, m.clock),
@@ -60,8 +56,8 @@ def virtual(
         ("serviceaccounts", "token"): answered(
             lambda r, obj: tokens.token_request(authenticator, objects, m.clock, r.namespace, r.name, obj)
         ),
-        ("pods", "eviction"): evict,
-        ("pods", "binding"): bind,
+        ("pods", "eviction"): partial(_evict, m),
+        ("pods", "binding"): partial(_bind, m),
     }
 
 
@@ -74,22 +70,22 @@ async def _evict(m: Machinery, request: Request, obj: Object) -> Answer:
     return Answer(201, _DONE)
 
 
-def _bind(m: Machinery, request: Request, obj: Object) -> Answer:
+async def _bind(m: Machinery, request: Request, obj: Object) -> Answer:
     """What a scheduler does: the Pod gets its node, once."""
     resource, stored = request.resource, m.of(request)
-    target = obj.get("target") or {}
-    if target.get("kind") not in (None, "", "Node") or not target.get("name"):
-        cause = Cause("FieldValueRequired", "Required value: the name of a Node", "target.name")
-        raise invalid(resource.about(request.name), [cause])
+    node = (obj.get("target") or {}).get("name")
+    if not node:
+        raise invalid(resource.about(request.name), [causes.required("target.name", "the name of a Node")])
     pod = m.read(stored, resource)
     if pod["metadata"].get("deletionTimestamp"):
         raise conflict(resource.about(request.name), f"pod {request.name} is being deleted, cannot be assigned")
-    if node := pod["spec"].get("nodeName"):
-        raise conflict(resource.about(request.name), f'pod {request.name} is already assigned to node "{node}"')
-    pod["spec"]["nodeName"] = target["name"]
-    conditions = pod.setdefault("status", {}).setdefault("conditions", [])
-    conditions[:] = [one for one in conditions if one.get("type") != "PodScheduled"]
-    conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": m.clock.timestamp()})
+    if there := pod["spec"].get("nodeName"):
+        raise conflict(resource.about(request.name), f'pod {request.name} is already assigned to node "{there}"')
+    pod["spec"]["nodeName"] = node
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": m.clock.timestamp()}
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    others = [one for one in conditions if one.get("type") != "PodScheduled"]
+    pod["status"] = {**(pod.get("status") or {}), "conditions": [*others, scheduled]}
     m.store.replace(resource.key, pod, stored.version)
     return Answer(201, _DONE)
 

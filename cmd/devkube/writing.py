@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from devkube import bodies, managedfields, parameters, scale
+from devkube import bodies, parameters, scale
 from devkube.builtin.metadata import validate_metadata
 from devkube.errors import (
     MODIFIED,
@@ -27,6 +27,7 @@ from devkube.errors import (
 )
 from devkube.kinds import Object, Resource
 from devkube.machinery import Machinery, new_uid
+from devkube.managedfields import Author, track_update
 from devkube.requests import Answer, Attributes, Request
 from devkube.store import Lost, Stored, encode
 from devkube.strategies import (
@@ -76,16 +77,11 @@ class Write:
             raise invalid(About("", "", ""), [cause]) from None
         self.request.warnings.extend(warnings if validation == "Ignore" else [*repeated, *warnings])
 
-    def track(self, new: Object, old: Object | None) -> None:
-        managedfields.track_update(
-            new,
-            old,
-            manager=self.options.manager,
-            schema=self.resource.rules.schema,
-            subresource=self.request.subresource,
-            now=self.m.clock.timestamp(),
-            group_version=self.resource.group_version,
-        )
+    @property
+    def author(self) -> Author:
+        resource, now = self.resource, self.m.clock.timestamp()
+        sub = self.request.subresource
+        return Author(self.options.manager, resource.rules.schema, resource.group_version, now, sub)
 
     def attributes(self, new: Object, old: Object | None) -> Attributes:
         request = self.request
@@ -132,8 +128,8 @@ class Write:
 
     def answer(self, status: int, raw: bytes) -> Answer:
         if self.request.subresource == "scale":
-            return Answer(status, scale.of(msgspec.json.decode(raw), self.resource), None, self.request.warnings)
-        return Answer(status, raw, self.resource, self.request.warnings)
+            return Answer(status, scale.of(msgspec.json.decode(raw), self.resource))
+        return Answer(status, raw, self.resource)
 
 
 async def create(m: Machinery, request: Request) -> Answer:
@@ -165,7 +161,7 @@ async def insert(write: Write, obj: Object, *, tracked: bool = False) -> Answer:
         obj.pop("status", None)
     rules.default(obj)
     if not tracked:
-        write.track(obj, None)
+        track_update(obj, None, write.author)
     obj = await write.admitted(obj, None)
     in_namespace(obj, request)
     meta = obj["metadata"]
@@ -249,7 +245,7 @@ async def _replace(write: Write, stored: Stored, old: Object, new: Object, *, tr
     keep_system_metadata(new["metadata"], old["metadata"])
     rules.default(new)
     if not tracked:
-        write.track(new, old)
+        track_update(new, old, write.author)
     new = await write.admitted(new, old)
     keep_system_metadata(new["metadata"], old["metadata"])
     rules.prepare(new, old, request.subresource)

@@ -14,11 +14,12 @@ from typing import Any
 
 from devkube.errors import StatusError
 from devkube.options import Settings
-from devkube.requests import ADMIN, Call
+from devkube.requests import ADMIN
 from devkube.routes import parse
 from devkube.server import DevKube
 from tests.fuzz import mutate
 from tests.fuzz.target import Target, Try
+from tests.support.asked import Asked
 from tests.support.kubeobjects import configmap, container, crd, custom, deployment, pod, version
 
 CORE, APPS = "/api/v1/namespaces/fuzz", "/apis/apps/v1/namespaces/fuzz"
@@ -86,7 +87,7 @@ PRESENT = (
 )
 
 
-def _asking(request: Callable[[bytes], list[Call]]) -> Callable[[], Try]:
+def _asking(request: Callable[[bytes], list[Asked]]) -> Callable[[], Try]:
     """Each input makes a few requests; understood means that one of them succeeded."""
 
     def make() -> Try:
@@ -99,7 +100,7 @@ def _asking(request: Callable[[bytes], list[Call]]) -> Callable[[], Try]:
 
         loop.run_until_complete(prepare())
 
-        async def ask(call: Call) -> bool:
+        async def ask(call: Asked) -> bool:
             try:
                 route = parse(call.method, call.path, call.query)
                 answer = await api.frontend.perform(call, route, ADMIN)
@@ -123,12 +124,9 @@ def _asking(request: Callable[[bytes], list[Call]]) -> Callable[[], Try]:
     return make
 
 
-def _call(method: str, path: str, body: bytes | None = None, *, media: str = "application/json", **query: str) -> Call:
-    async def read() -> bytes:
-        return body or b""
-
+def _call(method: str, path: str, body: bytes | None = None, *, media: str = "application/json", **query: str) -> Asked:
     headers = {"content-type": media} if body is not None else {}
-    return Call(method, path, query, headers, read if body is not None else None)
+    return Asked(method, path, query, headers, body or b"")
 
 
 ODD: list[Any] = [
@@ -199,18 +197,18 @@ def disturb(document: Any, chance: random.Random) -> None:
             holder[key] = copy.deepcopy(chance.choice(ODD))
 
 
-def _patching(kind: str, corpus: list[Any], **query: str) -> Callable[[bytes], list[Call]]:
+def _patching(kind: str, corpus: list[Any], **query: str) -> Callable[[bytes], list[Asked]]:
     paths = (f"{CORE}/pods/p", f"{CORE}/configmaps/c", f"{APPS}/deployments/d", f"{WIDGETS}/w", f"{WIDGETS}/w/scale")
     media = f"application/{kind}"
 
-    def request(raw: bytes) -> list[Call]:
+    def request(raw: bytes) -> list[Asked]:
         body = _document(raw, corpus)
         return [_call("PATCH", path, body, media=media, dryRun="All", **query) for path in paths]
 
     return request
 
 
-def _bodies(raw: bytes) -> list[Call]:
+def _bodies(raw: bytes) -> list[Asked]:
     raw = _document(raw, NEW)
     posts = [f"{CORE}/pods", f"{APPS}/deployments", WIDGETS, CRDS, f"{CORE}/configmaps"]
     made = [_call("POST", path, raw, dryRun="All", fieldValidation="Strict") for path in posts]
@@ -221,7 +219,7 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")  # what the server in front makes of escaped bytes that are no text
 
 
-def _selectors(raw: bytes) -> list[Call]:
+def _selectors(raw: bytes) -> list[Asked]:
     text = _text(raw)
     return [
         _call("GET", f"{CORE}/pods", labelSelector=text),
@@ -232,13 +230,13 @@ def _selectors(raw: bytes) -> list[Call]:
     ]
 
 
-def _urls(raw: bytes) -> list[Call]:
+def _urls(raw: bytes) -> list[Asked]:
     """METHOD path?name=value&…; the query is split here as the server in front would."""
     method, _, rest = _text(raw).partition(" ")
     path, _, query = rest.partition("?")
     parameters = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
     parameters.pop("resourceVersion", None)  # a version of the future is waited for
-    return [Call(method if method.isalpha() else "GET", "/" + path.lstrip("/"), {**parameters, "dryRun": "All"})]
+    return [Asked(method if method.isalpha() else "GET", "/" + path.lstrip("/"), {**parameters, "dryRun": "All"})]
 
 
 def _json(*values: Any) -> list[bytes]:

@@ -25,7 +25,7 @@ from devkube.admission.call import Caller, CallFailed
 from devkube.admission.matching import Hook
 from devkube.errors import StatusError, bad_request, internal
 from devkube.kinds import Catalog, Object, Resource
-from devkube.requests import Attributes
+from devkube.requests import Admission, Attributes
 
 log = logging.getLogger("devkube.admission")
 _AUDITED = 256
@@ -42,7 +42,7 @@ class Audited:
     annotations: Mapping[str, str]
 
 
-class Chain:
+class Chain(Admission):
     def __init__(self, objects: Objects, catalog: Catalog, caller: Caller) -> None:
         self._objects, self._catalog, self._caller = objects, catalog, caller
         self.audited: deque[Audited] = deque(maxlen=_AUDITED)

@@ -15,7 +15,7 @@ import pytest
 from devkube import certificates, http
 from devkube.builtin.catalog import builtin_resources
 from devkube.clock import Clock
-from devkube.frontend import Frontend
+from devkube.frontend import BODY_LIMIT, Frontend
 from devkube.kinds import Catalog
 from devkube.requests import ADMIN, Answer, Event, Listing, Request, Stream
 
@@ -44,7 +44,8 @@ class Verbs:
             except asyncio.CancelledError:
                 self.cancelled.set()
                 raise
-        return Answer(200, NODE, request.resource, ["careful"])
+        request.warnings.append("careful")
+        return Answer(200, NODE, request.resource)
 
     async def events(self) -> AsyncGenerator[Sequence[Event], None]:
         self.watching += 1
@@ -122,12 +123,10 @@ async def test_a_head_is_an_answer_without_body_and_not_for_objects(api: Api) ->
 
 async def test_a_body_over_the_limit_is_refused_and_one_at_the_limit_is_not(api: Api) -> None:
     headers = {"Content-Type": "application/json"}
-    async with api.session.post("/api/v1/nodes", data=io.BytesIO(b"x" * http.BODY_LIMIT), headers=headers) as answer:
+    async with api.session.post("/api/v1/nodes", data=io.BytesIO(b"x" * BODY_LIMIT), headers=headers) as answer:
         assert answer.status == 200
-    assert len(api.verbs.bodies[-1]) == http.BODY_LIMIT
-    async with api.session.post(
-        "/api/v1/nodes", data=io.BytesIO(b"x" * (http.BODY_LIMIT + 1)), headers=headers
-    ) as answer:
+    assert len(api.verbs.bodies[-1]) == BODY_LIMIT
+    async with api.session.post("/api/v1/nodes", data=io.BytesIO(b"x" * (BODY_LIMIT + 1)), headers=headers) as answer:
         status = msgspec.json.decode(await answer.read())
         assert (answer.status, status["reason"]) == (413, "RequestEntityTooLarge")
         assert "3145728" in status["message"]

@@ -6,7 +6,6 @@ import msgspec
 
 from devkube.clock import Clock
 from devkube.fieldselectors import values
-from devkube.frontend import pieces
 from devkube.kinds import Catalog, FieldValidation, Object, Resource, Subresource
 from devkube.requests import Answer, Listing, Request, Stream
 from devkube.schema import ANYTHING, Schema
@@ -85,8 +84,7 @@ class Api:
     async def ask(self, verb: str, plural: str, name: str = "", body: Any = None, **more: Any) -> Any:
         """The decoded answer."""
         answer = await self.answer(verb, plural, name, body, **more)
-        view = View(RESOURCES[plural], "", "", self.clock)
-        return msgspec.json.decode(b"".join(pieces(answer, view)))
+        return msgspec.json.decode(b"".join(View("", "", self.clock).pieces(answer)))
 
     async def answer(self, verb: str, plural: str, name: str = "", body: Any = None, **more: Any) -> Answer:
         found = await self.verbs.handle(self.request(verb, plural, name, body, **more))

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from devkube.options import Settings
-from devkube.requests import Call
 from devkube.server import DevKube
 from devkube.wiring import seed
+from tests.support.asked import Asked
 
 
 def words(text: str) -> st.SearchStrategy[str]:
@@ -88,13 +88,10 @@ def server() -> DevKube:
 def test_nothing_is_a_500(
     server: DevKube, method: str, path: str, query: Mapping[str, str], media: str, accept: str, body: bytes
 ) -> None:
-    async def read() -> bytes:
-        return body
-
     headers = {"authorization": "Bearer t", "content-type": media, "accept": accept}
 
     async def ask() -> int:
-        answer = await server.frontend.answer(Call(method, path, query, headers, read))
+        answer = await server.frontend.answer(Asked(method, path, query, headers, body))
         if isinstance(answer.pieces, AsyncGenerator):
             await answer.pieces.aclose()
             return 200

@@ -60,7 +60,7 @@ def test_yaml_has_only_the_types_of_json() -> None:
     assert obj["metadata"]["annotations"] == {"date": "2026-01-02", "1": "x"}
 
 
-@pytest.mark.parametrize("text", [b"a: [", b"a: 1\na: 2\n", b"- x: &a [*a]", b"a: .nan"])
+@pytest.mark.parametrize("text", [b"a: [", b"- x: &a [*a]", b"a: .nan"])
 def test_yaml_that_is_none(text: bytes) -> None:
     assert told(text, media="application/yaml").code == 400
 

@@ -12,8 +12,9 @@ from devkube.clock import Clock
 from devkube.errors import StatusError, unauthorized
 from devkube.frontend import Frontend
 from devkube.kinds import Catalog
-from devkube.requests import ADMIN, Answer, Call, Event, Listing, Reply, Request, Stream, User, warning_headers
+from devkube.requests import ADMIN, Answer, Event, Listing, Reply, Request, Stream, User, warning_headers
 from devkube.routes import Route
+from tests.support.asked import Asked
 
 NODE = b'{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","resourceVersion":"3"}}'
 
@@ -63,11 +64,8 @@ class Server:
     async def ask(
         self, method: str, path: str, body: bytes = b"", query: dict[str, str] | None = None, **headers: str
     ) -> Reply:
-        async def read() -> bytes:
-            return body
-
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return await self.front.answer(Call(method, path, query or {}, named, read))
+        return await self.front.answer(Asked(method, path, query or {}, named, body))
 
     async def json(self, method: str, path: str, *rest: Any, **more: Any) -> tuple[int, Any]:
         reply = await self.ask(method, path, *rest, **more)

@@ -9,7 +9,7 @@ from devkube.clock import Clock
 from devkube.errors import Cause
 from devkube.kinds import Column, FieldValidation, Object, Resource
 from devkube.negotiation import Form
-from devkube.requests import Listing
+from devkube.requests import Answer, Listing
 from devkube.schema import ANYTHING, Schema
 from devkube.tables import View
 
@@ -60,7 +60,7 @@ def toy(name: str, version: int = 7) -> bytes:
 def view(form: Form, include: str = "Metadata") -> View:
     clock = Clock()
     clock.freeze()
-    return View(TOYS, form, include, clock)
+    return View(form, include, clock)
 
 
 def read(pieces: Any) -> Any:
@@ -69,7 +69,7 @@ def read(pieces: Any) -> Any:
 
 def test_a_list_as_a_table() -> None:
     found = Listing(TOYS, {"resourceVersion": "9", "continue": "abc"}, [toy("a"), toy("b")])
-    table = read(view(TABLE).many(found))
+    table = read(view(TABLE).pieces(Answer(200, found)))
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     assert table["metadata"] == {"resourceVersion": "9", "continue": "abc"}
     assert [c["name"] for c in table["columnDefinitions"]] == ["Name", "Size", "Age"]
@@ -83,31 +83,31 @@ def test_a_list_as_a_table() -> None:
 
 
 def test_an_empty_list_is_an_empty_table() -> None:
-    table = read(view(TABLE).many(Listing(TOYS, {"resourceVersion": "9"}, [])))
+    table = read(view(TABLE).pieces(Answer(200, Listing(TOYS, {"resourceVersion": "9"}, []))))
     assert table["rows"] == []
 
 
 @pytest.mark.parametrize(("include", "shown"), [("Object", read(toy("a"))), ("None", None)])
 def test_a_row_carries_what_includeobject_asks_for(include: str, shown: Any) -> None:
-    table = read(view(TABLE, include).one(toy("a")))
+    table = read(view(TABLE, include).one(TOYS, toy("a")))
     assert table["rows"][0]["object"] == shown
     assert table["metadata"] == {"resourceVersion": "7"}
 
 
 def test_only_metadata() -> None:
-    one = read(view("PartialObjectMetadata").one(toy("a")))
+    one = read(view("PartialObjectMetadata").one(TOYS, toy("a")))
     assert one["kind"] == "PartialObjectMetadata"
     assert "spec" not in one
     found = Listing(TOYS, {"resourceVersion": "9"}, [toy("a"), toy("b")])
-    many = read(view("PartialObjectMetadata").many(found))
+    many = read(view("PartialObjectMetadata").pieces(Answer(200, found)))
     assert many["kind"] == "PartialObjectMetadataList"
     assert [item["metadata"]["name"] for item in many["items"]] == ["a", "b"]
     assert {item["kind"] for item in many["items"]} == {"PartialObjectMetadata"}
 
 
 def test_of_a_watch_only_the_first_table_defines_columns() -> None:
-    first = read(view(TABLE).one(toy("a")))
-    later = read(view(TABLE).one(toy("b"), headers=False))
+    first = read(view(TABLE).one(TOYS, toy("a")))
+    later = read(view(TABLE).one(TOYS, toy("b"), headers=False))
     assert len(first["columnDefinitions"]) == 3
     assert later["columnDefinitions"] is None
     assert later["rows"][0]["cells"] == ["b", 3, "now"]
@@ -115,12 +115,12 @@ def test_of_a_watch_only_the_first_table_defines_columns() -> None:
 
 def test_a_bookmark_is_a_row_without_cells_of_its_type() -> None:
     bookmark = b'{"kind":"Toy","apiVersion":"toys.example.org/v1","metadata":{"resourceVersion":"12"}}'
-    table = read(view(TABLE).one(bookmark, headers=False))
+    table = read(view(TABLE).one(TOYS, bookmark, headers=False))
     assert table["rows"][0]["cells"] == ["", None, None]
     assert table["rows"][0]["object"]["metadata"] == {"resourceVersion": "12"}
 
 
 def test_a_plain_list_has_its_items_as_they_are() -> None:
     for items in ([], [toy("a")], [toy("a"), toy("b")]):
-        found = read(view("").many(Listing(TOYS, {"resourceVersion": "9"}, items)))
+        found = read(view("").pieces(Answer(200, Listing(TOYS, {"resourceVersion": "9"}, items))))
         assert (found["kind"], found["items"]) == ("ToyList", [read(one) for one in items])
