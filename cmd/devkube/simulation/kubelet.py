@@ -24,13 +24,11 @@ class Kubelet:
     def __init__(self, client: Client, scheduler: Scheduler, *, pull: float) -> None:
         self._client, self._scheduler, self._pull = client, scheduler, pull
         self._lives: dict[str, Life] = {}  # by the Pod's uid
-        self._stopping: dict[str, float] = {}  # when it is over, by the Pod's uid
         self._images: dict[str, set[str]] = defaultdict(set)  # by node
         self._addresses = itertools.count(2)
 
     def forget(self, uid: str) -> None:
         self._lives.pop(uid, None)
-        self._stopping.pop(uid, None)
 
     async def reconcile(self, pod: Object) -> float | None:
         name, now = pod["spec"].get("nodeName"), self._client.clock.now().timestamp()
@@ -64,13 +62,12 @@ class Kubelet:
 
     async def _stop(self, pod: Object, now: float) -> float | None:
         """SIGTERM, and with the grace the end. How the containers ended is not told."""
-        uid, grace = pod["metadata"]["uid"], float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
-        if uid not in self._stopping:
-            self._stopping[uid] = now + min(_STOP_SECONDS, grace)
+        life, grace = self._lives.get(pod["metadata"]["uid"]), pod["metadata"].get("deletionGracePeriodSeconds")
+        if life and grace:
             await self._client.tell(pod, "Killing", "Stopping containers")
-        left = self._stopping[uid] - now
-        if left > 0 and grace:
-            return left
+            life.stops = min(life.stops, now + min(_STOP_SECONDS, grace))
+            if life.stops > now:
+                return life.stops - now
         await self._client.delete(pod, grace=0)
         return None
 

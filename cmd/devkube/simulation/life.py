@@ -140,6 +140,7 @@ class Life:
         ]
         self.initialized = self.ended = False  # ended: no container is started again
         self.due = math.inf  # when to look again, if nothing changes before
+        self.stops = math.inf  # when it is over, because it was deleted
         self.happened: list[tuple[Container, str, str, bool]] = []  # reason, message, whether it is a warning
 
     @property
