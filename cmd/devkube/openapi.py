@@ -4,7 +4,7 @@ kubectl reads it for `explain`, for client-side apply (merge keys) and to learn 
 Built-in types come from the one schema document that also validates them, with what JSON Schema says differently
 translated back; types of CRDs are their own schema with apiVersion, kind and metadata put in, as upstream publishes
 them. Left out: version 2 (but for the empty document that kubectl asks for), parameters of reads, operation ids, what
-operations return, subresources, types of lists.
+operations take and return but for PATCH, subresources, types of lists.
 """
 
 import hashlib
@@ -18,15 +18,13 @@ import msgspec
 from devkube.builtin.document import document
 from devkube.errors import no_such_path
 from devkube.kinds import Catalog, Object, Resource
-from devkube.negotiation import JSON, PATCHES, YAML
+from devkube.negotiation import PATCHES
 from devkube.schema import Node
 
 INFO: Final = {"title": "Kubernetes", "version": "v1.36.0"}
 OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 GVK: Final = "x-kubernetes-group-version-kind"
 PREFIX: Final = "#/components/schemas/"
-_ON_ONE: Final = {"get": "get", "update": "put", "patch": "patch", "delete": "delete"}
-_ON_ALL: Final = {"list": "get", "create": "post", "deletecollection": "delete"}
 _OPTIONS: Final = ("dryRun", "fieldManager", "fieldValidation", "force")
 
 
@@ -55,26 +53,17 @@ class OpenApi:
 
 
 def _paths(one: Resource) -> Iterator[tuple[str, Object]]:
-    """Those of objects themselves, not of subresources."""
+    """What kubectl looks up: the kind behind a path, and what a PATCH takes."""
     base = f"/{_path(one)}/{'namespaces/{namespace}/' if one.namespaced else ''}{one.plural}"
-    for path, methods in (base, _ON_ALL), (f"{base}/{{name}}", _ON_ONE):
-        yield path, {method: _operation(one, verb) for verb, method in methods.items() if verb in one.verbs}
-
-
-def _operation(resource: Resource, verb: str) -> Object:
-    takes: tuple[str, ...] = (JSON, YAML) if verb in ("create", "update") else ()
-    if verb == "patch":
-        takes = tuple(one for one in PATCHES if not (resource.custom and "strategic" in one))
-    operation: Object = {
-        "responses": {"200": {"description": "OK"}},
-        "x-kubernetes-action": verb,
-        GVK: _gvk(resource),
+    plain = {"responses": {"200": {"description": "OK"}}, GVK: _gvk(one)}
+    takes = [patch for patch in PATCHES if not (one.custom and "strategic" in patch)]
+    patch = {
+        **plain,
+        "parameters": [{"name": name, "in": "query", "schema": {"type": "string"}} for name in _OPTIONS],
+        "requestBody": {"content": {patch: {"schema": {"type": "object"}} for patch in takes}},
     }
-    if takes:
-        operation["parameters"] = [{"name": one, "in": "query", "schema": {"type": "string"}} for one in _OPTIONS]
-        content = {one: {"schema": {"type": "object"}} for one in takes}
-        operation["requestBody"] = {"required": True, "content": content}
-    return operation
+    yield base, {"get": plain, "post": plain}
+    yield f"{base}/{{name}}", {"get": plain, "put": plain, "patch": patch, "delete": plain}
 
 
 def _schemas(served: list[Resource]) -> Object:

@@ -1,7 +1,7 @@
 """Types that arrive as CustomResourceDefinitions while the server runs: checked, served, and their objects validated.
 
 definition, schemas            is this CRD one that a real server would accept
-registry, rules, cells         its resources come and go; the `Rules` of one version; printer columns
+registry, cells                its resources come and go; the `Rules` of one version; printer columns
 places                         an object beside its schema and what it was before: the walk that the next three share
 structural                     prune, default, read metadata
 validation, formats            values against the schema; sets and maps

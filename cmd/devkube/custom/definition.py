@@ -16,7 +16,6 @@ from devkube.kinds import Object
 
 Part = Mapping[str, Any]
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
-_MOST_SELECTABLE: Final = 8
 # Parts of a version, and their names where all versions share one: there upstream's errors point to.
 _PARTS: Final = {
     "schema": "validation",
@@ -139,9 +138,6 @@ def _versions(versions: list[Part]) -> Iterator[Cause]:
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
         yield from _label(called[index], f"{path}.name")
-        if version.get("deprecationWarning") is not None and not version.get("deprecated"):
-            detail = "can only be set for deprecated versions"
-            yield causes.invalid(f"{path}.deprecationWarning", version["deprecationWarning"], detail)
         if schemas.of(version) is None:
             yield causes.required(f"{path}.schema.openAPIV3Schema")
         for part, shared in _PARTS.items():
@@ -196,5 +192,3 @@ def _selectable(fields: list[str], node: Part, path: str) -> Iterator[Cause]:
         if found not in ("string", "boolean", "integer") or where.startswith(".metadata"):
             detail = "must point to a field of type string, boolean or integer outside of metadata"
             yield causes.invalid(f"{path}[{index}].jsonPath", where, f"{detail}: {found}")
-    if len(fields) > _MOST_SELECTABLE:
-        yield causes.too_many(path, len(fields), _MOST_SELECTABLE)

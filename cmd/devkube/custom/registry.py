@@ -1,17 +1,23 @@
-"""CRDs become resources: their served versions enter the catalog, and leave it again.
+"""CRDs become resources: their served versions enter the catalog with the rules of their objects, and leave it again.
 
 Pure but for the catalog: who stores a CRD calls `status` and stores what it returns, then `established`; `removed` when
 the CRD is gone.
 """
 
+import copy
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
-from devkube.custom import cells, schemas
-from devkube.custom.rules import CustomRules
-from devkube.kinds import Catalog, Column, Object, Resource, Subresource
+from devkube import causes
+from devkube.builtin.document import document
+from devkube.custom import cel, cells, schemas, structural, validation
+from devkube.custom.places import UNKNOWN, Node, root
+from devkube.errors import Cause, bad_request
+from devkube.kinds import Catalog, Column, FieldValidation, Object, Resource, Subresource
+from devkube.schema import Schema
 
 _VERSION = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
 _STAGES: Final = {None: 2, "beta": 1, "alpha": 0}
@@ -20,6 +26,13 @@ _CONDITIONS: Final = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
     ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
 )
+
+
+_TYPE_META: Final = {
+    "apiVersion": {"type": "string"},
+    "kind": {"type": "string"},
+    "metadata": {"$ref": f"#/$defs/{structural.OBJECT_META}"},
+}
 
 
 def preference(version: str) -> tuple[Any, ...]:
@@ -47,15 +60,13 @@ def resources_of(crd: Object, before: Iterable[Resource] = ()) -> list[Resource]
 def _resource(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Resource:
     called, name, subresources = spec["names"], version["name"], version.get("subresources") or {}
     columns = tuple(_column(one) for one in version.get("additionalPrinterColumns") or ()) or (cells.AGE,)
-    offered, paths, warning = {}, None, ""
+    offered, paths = {}, Resource.scale_paths
     if subresources.get("status") is not None:
         offered["status"] = Subresource("status", called["kind"], _WRITES)
     if (scale := subresources.get("scale")) is not None:
         paths = scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath") or ""
         offered["scale"] = Subresource("scale", "Scale", _WRITES, "autoscaling", "v1")
-    if version.get("deprecated"):
-        warning = version.get("deprecationWarning") or f"{spec['group']}/{name} {called['kind']} is deprecated"
-    rules = CustomRules(name, called["kind"], schemas.of(version) or {}, "status" in offered, paths, columns, warning)
+    rules = CustomRules(name, called["kind"], schemas.of(version) or {}, "status" in offered, columns)
     return Resource(
         group=spec["group"],
         version=name,
@@ -70,7 +81,7 @@ def _resource(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Resource:
         columns=columns,
         list_kind=called.get("listKind") or "",
         custom=True,
-        scale_paths=paths or Resource.scale_paths,
+        scale_paths=paths,
         selectable=tuple(one["jsonPath"].lstrip(".") for one in version.get("selectableFields") or ()),
     )
 
@@ -79,6 +90,87 @@ def _column(column: Mapping[str, Any]) -> Column:
     path, form, priority = column["jsonPath"], column.get("format") or "", column.get("priority") or 0
     about = column.get("description") or f"Custom resource definition column (in JSONPath format): {path}"
     return Column(column["name"], column["type"], path, form, about, priority)
+
+
+@dataclass(frozen=True)
+class CustomRules:
+    """One version of a CRD behind the protocol `kinds.Rules`; `node` is its openAPIV3Schema.
+
+    The order of steps is that of apiextensions' strategy: schema, embedded resources, sets and maps, then rules, and
+    rules only when nothing is wrong that would make them meaningless.
+    """
+
+    version: str
+    kind: str
+    node: Node
+    status: bool = False
+    columns: tuple[Column, ...] = ()
+
+    @cached_property
+    def schema(self) -> Schema:
+        fields = {**(self.node.get("properties") or {}), **_TYPE_META}
+        return Schema({**self.node, "properties": fields}, document())
+
+    @cached_property
+    def _rules(self) -> cel.Rules:
+        return cel.Rules(self.node)
+
+    def decode(self, obj: Object, *, validation: FieldValidation) -> list[str]:
+        """Nulls that mean nothing go here too, so that apply does not own them."""
+        unknown = structural.prune(obj, self.node)
+        try:
+            unknown = sorted(unknown + structural.coerce(obj, self.node))
+        except ValueError as error:
+            raise bad_request(self._refused(str(error))) from None
+        structural.drop_nulls(obj, self.node)
+        told = [f'unknown field "{path}"' for path in unknown]
+        if told and validation == "Strict":
+            raise bad_request(self._refused("strict decoding error: " + ", ".join(told)))
+        return told if validation == "Warn" else []
+
+    def _refused(self, why: str) -> str:
+        return f'{self.kind} in version "{self.version}" cannot be handled as a {self.kind}: {why}'
+
+    def default(self, obj: Object) -> None:
+        structural.default(obj, self.node)
+
+    def prepare(self, new: Object, old: Object | None, subresource: str) -> None:
+        """Where status is a subresource, a write there changes only it and managedFields, and other writes all else."""
+        if not self.status:
+            return
+        if subresource == "status" and old is not None:
+            status, managed = new.get("status"), (new.get("metadata") or {}).get("managedFields")
+            new.clear()
+            new.update(copy.deepcopy(old))
+            if managed is not None:
+                new["metadata"]["managedFields"] = managed
+        else:
+            status = copy.deepcopy((old or {}).get("status"))
+        new.pop("status", None)
+        if status is not None:
+            new["status"] = status
+
+    def validate(self, new: Object, old: Object | None, subresource: str) -> list[Cause]:
+        before = UNKNOWN if old is None else old
+        found = [*validation.validate(self.node, new, before), *self._embedded(new, before)]
+        repeated = list(validation.duplicates(self.node, new))
+        if repeated and (old is None or not any(validation.duplicates(self.node, old))):
+            found += repeated
+        if not any(cause.reason in causes.BLOCKING for cause in found):
+            found += self._rules.validate(new, before)
+        return found
+
+    def _embedded(self, obj: Object, before: Any) -> Iterator[Cause]:
+        """Resources inside the object need their type, as any."""
+        for place in root(obj, self.node, before).walk():
+            if not place.path or not place.resource or not isinstance(place.value, dict) or place.unchanged:
+                continue
+            for name in ("apiVersion", "kind"):
+                if not place.value.get(name):
+                    yield causes.required(f"{place.path}.{name}")
+
+    def table(self, obj: Object, now: float) -> list[Any]:
+        return [cells.cell(column.type, cells.parse(column.path)(obj), now) for column in self.columns]
 
 
 class Registry:

@@ -18,13 +18,7 @@ INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 MAP_TYPE: Final = "x-kubernetes-map-type"
 _EITHER: Final = [{"type": "integer"}, {"type": "string"}]
 _UNSUPPORTED: Final = (
-    "id",
-    "additionalItems",
-    "patternProperties",
-    "definitions",
-    "dependencies",
-    "$ref",
-    "uniqueItems",
+    *("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref", "uniqueItems"),
 )
 _CHOICES: Final = {
     "type": ("array", "boolean", "integer", "number", "object", "string"),
@@ -54,20 +48,16 @@ class Spot:
 
     def walk(self) -> Iterator["Spot"]:
         yield self
-        for spot in self._below():
-            yield from spot.walk()
-
-    def _below(self) -> Iterator["Spot"]:
-        for name, node in (self.node.get("properties") or {}).items():
-            yield self._at(node, f".properties[{name}]", self.lost)
-        if (node := items(self.node)) is not None:
-            lost = self.lost or ("" if self.node.get(LIST_TYPE) == "map" else self.path)
-            yield self._at(node, ".items", lost)
-        if (node := mapping(self.node.get("additionalProperties"))) is not None:
-            yield self._at(node, ".additionalProperties", self.lost)
-
-    def _at(self, node: Node, step: str, lost: str) -> "Spot":
-        return Spot(node, self.path + step, resource=bool(node.get(EMBEDDED)), lost=lost)
+        steps = [(f".properties[{name}]", node) for name, node in (self.node.get("properties") or {}).items()]
+        steps += [
+            (f".{key}", self.node[key])
+            for key in ("items", "additionalProperties")
+            if mapping(self.node.get(key)) is not None
+        ]
+        for step, node in steps:
+            gone = self.path if step == ".items" and self.node.get(LIST_TYPE) != "map" else ""
+            below = Spot(node, self.path + step, resource=bool(node.get(EMBEDDED)), lost=self.lost or gone)
+            yield from below.walk()
 
 
 def of(version: Mapping[str, Any]) -> Node | None:

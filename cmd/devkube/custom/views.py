@@ -9,6 +9,7 @@ the inner value is dynamic, and a mistake inside shows when the rule is evaluate
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from devkube.custom import formats
@@ -66,66 +67,59 @@ def type_of(node: Node | None, resource: bool = False) -> Type | None:
         return below and Type("list" if kind == "array" else "map", below, view=lambda value: _each(value, below.view))
     if kind == "object":
         return _object(node.get("properties") or {})
-    if kind == "string":
-        return _STRINGS.get(node.get("format") or "", Type("string"))
-    return _SCALARS.get(kind or "")
+    special = _STRINGS.get(node.get("format") or "") if kind == "string" else None
+    return special or _PLAIN.get(kind or "")
 
 
 def _object(properties: Mapping[str, Node]) -> Type:
-    names = {name: escape(name) for name in properties}
-    types = {name: type_of(child) for name, child in properties.items() if names[name] is not None}
-    known = {name: found for name, found in types.items() if found is not None}
+    names = {name: escaped for name in properties if (escaped := escape(name)) is not None}
+    known = {name: below for name in names if (below := type_of(properties[name])) is not None}
 
     def view(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return {
-            (names[k] if k in known else k): (known[k].view(v) if k in known and v is not None else v)
-            for k, v in value.items()
-        }
+        return {names[k] if k in known else k: known[k].view(v) if k in known else v for k, v in value.items()}
 
-    return Type("object", fields={names[name] or "": one for name, one in known.items()}, view=view)
+    return Type("object", fields={names[name]: one for name, one in known.items()}, view=view)
 
 
 def _each(value: Any, view: View) -> Any:
     if isinstance(value, list):
-        return [item if item is None else view(item) for item in value]
-    if isinstance(value, dict):
-        return {name: held if held is None else view(held) for name, held in value.items()}
-    return value
+        return [view(item) for item in value]
+    return {name: view(held) for name, held in value.items()} if isinstance(value, dict) else value
 
 
-# The library takes times inside dynamic values only as protobuf messages.
-def timestamp(value: Any) -> Any:
-    from google.protobuf.timestamp_pb2 import Timestamp
+def _text(parse: Callable[[str], Any]) -> View:
+    """Times are protobuf messages: the library takes no others inside dynamic values."""
 
-    made = Timestamp()
-    made.FromDatetime(value)
-    return made
+    def view(value: Any) -> Any:
+        from google.protobuf import duration_pb2, timestamp_pb2
+
+        parsed = parse(value) if isinstance(value, str) else value
+        if isinstance(parsed, datetime):
+            made = timestamp_pb2.Timestamp()
+            made.FromDatetime(parsed)
+            return made
+        if isinstance(parsed, timedelta):
+            made = duration_pb2.Duration()
+            made.FromTimedelta(parsed)
+            return made
+        return parsed
+
+    return view
 
 
-def duration(value: Any) -> Any:
-    from google.protobuf.duration_pb2 import Duration
-
-    made = Duration()
-    made.FromTimedelta(value)
-    return made
-
-
-def _string(parse: View) -> View:
-    return lambda value: parse(value) if isinstance(value, str) else value
-
-
-_STRINGS: Final[Mapping[str, Type]] = {
-    "byte": Type("bytes", view=_string(formats.parse_bytes)),
-    "date": Type("timestamp", view=_string(lambda text: timestamp(formats.parse_date(text)))),
-    "date-time": Type("timestamp", view=_string(lambda text: timestamp(formats.parse_datetime(text)))),
-    "duration": Type("duration", view=_string(lambda text: duration(formats.parse_duration(text)))),
-}
-_SCALARS: Final[Mapping[str, Type]] = {
+_PLAIN: Final[Mapping[str, Type]] = {
     "boolean": Type("bool"),
     "integer": Type("int"),
     "number": Type("double", view=lambda value: float(value) if type(value) is int else value),
+    "string": Type("string"),
+}
+_STRINGS: Final[Mapping[str, Type]] = {
+    "byte": Type("bytes", view=_text(formats.parse_bytes)),
+    "date": Type("timestamp", view=_text(formats.parse_date)),
+    "date-time": Type("timestamp", view=_text(formats.parse_datetime)),
+    "duration": Type("duration", view=_text(formats.parse_duration)),
 }
 
 

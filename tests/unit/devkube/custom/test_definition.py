@@ -82,7 +82,6 @@ def test_the_name_is_plural_and_group() -> None:
         ([version(OBJECT), version(OBJECT, storage=False)], "must contain unique version names"),
         ([version(OBJECT, "1")], "a DNS-1035 label must consist of"),
         ([version(None)], "spec.versions[0].schema.openAPIV3Schema: Required value"),
-        ([version(OBJECT, deprecationWarning="x")], "can only be set for deprecated versions"),
         (
             [version(OBJECT, additionalPrinterColumns=[{"name": "A", "type": "text", "jsonPath": ".a"}])],
             'additionalPrinterColumns[0].type: Invalid value: "text": must be one of boolean,date,integer,number',

@@ -47,18 +47,6 @@ def test_a_row_for_each_served_version() -> None:
     assert not older.subresources
 
 
-def test_a_deprecated_version_warns() -> None:
-    plain, told = resources_of(
-        crd(
-            version(OBJECT, deprecated=True),
-            version(OBJECT, "v1beta1", storage=False, deprecated=True, deprecationWarning="use v1"),
-        )
-    )
-    obj = {"apiVersion": "example.com/v1", "kind": "Pool", "metadata": {"name": "a"}}
-    assert plain.rules.decode(obj, validation="Strict") == ["example.com/v1 Pool is deprecated"]
-    assert told.rules.decode(obj, validation="Strict") == ["use v1"]
-
-
 def test_names_are_accepted_and_versions_served() -> None:
     catalog = Catalog()
     registry = Registry(catalog)

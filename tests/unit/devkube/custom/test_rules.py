@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from devkube.custom.registry import resources_of
-from devkube.custom.rules import CustomRules
+from devkube.custom.registry import CustomRules, resources_of
 from devkube.errors import StatusError
 from tests.support.crds import crd, pool, spec_of, version
 
@@ -83,9 +82,9 @@ def test_defaults_and_nulls() -> None:
 
 
 def test_the_schema_knows_metadata() -> None:
-    labels = STATUS.schema.fields["metadata"].field("labels")
-    assert labels is not None
-    assert STATUS.schema.fields["spec"].fields["tags"].list_type == "set"
+    meta = STATUS.schema.field("metadata")
+    assert meta is not None
+    assert meta.field("labels") is not None
 
 
 def test_status_has_a_door_of_its_own() -> None:
@@ -116,14 +115,10 @@ def test_each_kind_of_violation() -> None:
         "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1",
         "spec.template.kind: Required value",
         'spec.tags[2]: Duplicate value: "a"',
-        "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct "
-        "the existing errors to complete validation",
     ]
     assert told(pool({"size": 1, "template": {}})) == [
         "spec.template.apiVersion: Required value",
         "spec.template.kind: Required value",
-        "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct "
-        "the existing errors to complete validation",
     ]
     assert told(pool({"size": 10})) == ["spec: Invalid value: too large"]
 
