@@ -12,51 +12,33 @@ from typing import Any
 from devkube.errors import Cause, StatusError, bad_request
 from devkube.fieldsets import NOTHING, Fields, Path, applied, is_whole, nodes, printed, with_parents, without, written
 from devkube.kinds import Object
-from devkube.managedfields import (
-    Managed,
-    Owner,
-    entries_of,
-    managers_of,
-    owner_of,
-    put,
-    taken_from,
-    tracked,
-)
-from devkube.schema import Schema
+from devkube.managedfields import Author, Owner, entries_of, managers_of, put, taken_from, tracked
 from devkube.typed import DEDUCED, Type, Untypable, compiled, element
 from devkube.values import clone, compact
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def apply(
-    live: Object | None,
-    config: Object,
-    *,
-    manager: str,
-    force: bool,
-    schema: Schema,
-    subresource: str = "",
-    now: str,
-    group_version: str,
-) -> Object:
+def apply(live: Object | None, config: Object, author: Author, *, force: bool) -> Object:
     """The object after an apply, managedFields included; `live` None creates. Shares nothing with its inputs.
 
-    `now` is a metav1.Time. 400 for a configuration that has no place in the type, 409 with the conflicts as causes
-    where others own what it changes.
+    400 for a configuration that has no place in the type, 409 with the conflicts as causes where others own what it
+    changes.
     """
     if isinstance(entries_of(config), list):
         raise bad_request("metadata.managedFields must be nil")
-    of = compiled(schema)
-    owner = owner_of(manager, "Apply", group_version, subresource)
+    # Clients send `creationTimestamp: null` and the like: in metadata a null says nothing.
+    stated = {name: value for name, value in (config.get("metadata") or {}).items() if value is not None}
+    config = {**config, "metadata": stated}
+    of, owner = compiled(author.schema), author.owner("Apply")
     base = {"apiVersion": config.get("apiVersion"), "kind": config.get("kind")} if live is None else live
     try:
         own = applied(nodes(tracked(config), of, unique=True))
         before = nodes(tracked(base), of) if live else {}
         managers = managers_of(live)
         if live and not managers:
-            first = owner_of("before-first-apply", "Update", group_version, subresource)
-            managers = {first: Managed(before.keys(), group_version, now)}
+            first = author.owner("Update")._replace(manager="before-first-apply")
+            managers = {first: author.managed(before.keys())}
         last = managers.pop(owner, None)
         owned = frozenset(own).union(*(one.fields for one in managers.values()))
         new = _prune(merge(base, config, of), last.fields if last else NOTHING, owned, of)
@@ -64,16 +46,16 @@ def apply(
         changed = written(before, after)
         conflicts = [(one, path) for one, its in sorted(managers.items()) for path in sorted(its.fields & changed)]
         if conflicts and not force:
-            _refuse(conflicts, _inherited(base, of, group_version) if manager == "kubectl" else NOTHING)
+            _refuse(conflicts, _inherited(base, of, author.group_version) if author.manager == "kubectl" else NOTHING)
     except (Untypable, RecursionError) as why:
         raise bad_request(f"failed to create typed patch object: {why}") from None
     managers = taken_from(managers, changed | (before.keys() - after.keys()))
-    managers[owner] = Managed(own, group_version, now)
-    new = _with_live_nulls(clone(new), base)
-    put(new, managers)
-    if manager == "kubectl":
-        _renew_last_applied(new, config)
-    return new
+    managers[owner] = author.managed(own)
+    merged: Object = clone(new)
+    put(merged, managers)
+    if author.manager == "kubectl":
+        _renew_last_applied(merged, config)
+    return merged
 
 
 def merge(live: Any, config: Any, of: Type) -> Any:
@@ -115,13 +97,6 @@ def _prune(merged: Object, last: Fields, owned: Fields, of: Type) -> Object:
         return merged
     pruned: Object = without(merged, with_parents(last) - with_parents(owned), of)
     return pruned
-
-
-def _with_live_nulls(new: Object, live: Object) -> Object:
-    """Clients send `creationTimestamp: null` and the like: in metadata a null says nothing."""
-    meta, before = new.get("metadata") or {}, live.get("metadata") or {}
-    stated = {name: before.get(name) if value is None else value for name, value in meta.items()}
-    return new | {"metadata": {name: value for name, value in stated.items() if value is not None}}
 
 
 def _refuse(conflicts: list[tuple[Owner, Path]], allowed: Fields) -> None:

@@ -8,11 +8,14 @@ cluster. Rules: apiserver's registry/rest/delete.go and registry/generic/registr
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from devkube import deleteoptions, reading
-from devkube.deleteoptions import DeleteOptions, Preconditions
-from devkube.errors import About, StatusError, conflict, forbidden
+import msgspec
+
+from devkube import bodies, reading
+from devkube.causes import invalid, unsupported
+from devkube.errors import About, StatusError, bad_request, conflict, forbidden
 from devkube.kinds import Object, Resource
 from devkube.machinery import Machinery
+from devkube.parameters import flag, number, refused
 from devkube.requests import Answer, Attributes, Listing, Request
 from devkube.store import Lost, Stored
 
@@ -27,9 +30,30 @@ _RETURNED: Final = frozenset(
 )
 
 
+_POLICIES: Final = ("Foreground", "Background", "Orphan")
+
+
+class Preconditions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class DeleteOptions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """`propagation_policy` is None where the client leaves it open."""
+
+    grace_period_seconds: int | None = None
+    preconditions: Preconditions | None = None
+    propagation_policy: str | None = None
+    orphan_dependents: bool | None = None  # the policy's older form; `options_of` has made one of it
+    dry_run: list[str] | None = None
+
+    def options(self) -> dict[str, Any]:
+        return {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", **msgspec.to_builtins(self)}
+
+
 async def delete(m: Machinery, request: Request) -> Answer:
     resource = request.resource
-    obj, gone = await _remove(m, request, m.of(request), deleteoptions.read(request))
+    obj, gone = await _remove(m, request, m.of(request), options_of(request))
     if not gone or resource.key in _RETURNED:
         return Answer(200, obj, resource)
     meta = obj["metadata"]
@@ -40,7 +64,7 @@ async def delete(m: Machinery, request: Request) -> Answer:
 
 async def delete_collection(m: Machinery, request: Request) -> Answer:
     """Each object by itself; what others deleted meanwhile is no matter. Answered by the list of what it was about."""
-    options, resource = deleteoptions.read(request), request.resource
+    options, resource = options_of(request), request.resource
     found = reading.matching(m, request, resource)
     for stored in found:
         try:
@@ -51,6 +75,40 @@ async def delete_collection(m: Machinery, request: Request) -> Answer:
     items = [m.view(one, resource) for one in found]
     listing = Listing(resource, {"resourceVersion": str(m.store.version)}, items)
     return Answer(200, listing, resource)
+
+
+def options_of(request: Request) -> DeleteOptions:
+    query = request.query
+    if request.body.strip():
+        found, _ = bodies.decode_object(request.body, request.content_type, request.resource, kind="DeleteOptions")
+    else:
+        orphan = flag(query["orphanDependents"]) if "orphanDependents" in query else None
+        grace = number(query, "gracePeriodSeconds")
+        policy = query.get("propagationPolicy")
+        found = {"gracePeriodSeconds": grace, "propagationPolicy": policy, "orphanDependents": orphan}
+    if query.get("dryRun"):
+        found.setdefault("dryRun", [query["dryRun"]])
+    try:
+        options = msgspec.convert(found, DeleteOptions)
+    except msgspec.ValidationError as error:
+        raise bad_request(f"DeleteOptions cannot be decoded: {error}") from None
+    policy, orphan, grace = options.propagation_policy, options.orphan_dependents, options.grace_period_seconds
+    causes = []
+    if orphan is not None and policy:
+        told = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(invalid("propagationPolicy", policy, told))
+    if policy and policy not in _POLICIES:
+        causes.append(unsupported("propagationPolicy", policy, _POLICIES))
+    if any(one != "All" for one in options.dry_run or ()):
+        causes.append(unsupported("dryRun", options.dry_run, ["All"]))
+    if causes:
+        raise refused("DeleteOptions", causes)
+    if orphan is not None:
+        policy = "Orphan" if orphan else "Background"
+    grace = 1 if grace is not None and grace < 0 else grace
+    return msgspec.structs.replace(
+        options, propagation_policy=policy, grace_period_seconds=grace, orphan_dependents=None
+    )
 
 
 async def _remove(m: Machinery, request: Request, stored: Stored, options: DeleteOptions) -> tuple[Object, bool]:

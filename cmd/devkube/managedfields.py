@@ -9,7 +9,9 @@ entries of other versions are treated alike.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+import msgspec
 
 from devkube.errors import StatusError
 from devkube.fieldsets import NOTHING, Fields, nodes, read, tree, written
@@ -27,14 +29,24 @@ _UNOWNED_META: Final = frozenset(
 
 class Owner(NamedTuple):
     manager: str
-    operation: str  # Apply or Update
+    operation: Literal["Apply", "Update"]
     group_version: str  # of updates only
     subresource: str
 
 
+class _Entry(msgspec.Struct, rename="camel"):
+    operation: Literal["Apply", "Update"]
+    api_version: Annotated[str, msgspec.Meta(min_length=1)]
+    fields_type: Literal["FieldsV1"]
+    fields: dict[str, Any] = msgspec.field(default_factory=dict, name="fieldsV1")
+    time: str | None = None
+    manager: str = ""
+    subresource: str = ""
+
+
 @dataclass(frozen=True)
 class Managed:
-    """What an owner has, written in an apiVersion at a time."""
+    """What an owner has, written in an apiVersion at a time (metav1.Time)."""
 
     fields: Fields
     group_version: str
@@ -44,36 +56,39 @@ class Managed:
 Managers = dict[Owner, Managed]
 
 
-def owner_of(manager: str, operation: str, group_version: str, subresource: str) -> Owner:
-    return Owner(manager or "unknown", operation, group_version if operation == "Update" else "", subresource)
+@dataclass(frozen=True)
+class Author:
+    """Who writes objects of a type through an endpoint, and when."""
+
+    manager: str
+    schema: Schema
+    group_version: str
+    now: str
+    subresource: str = ""
+
+    def owner(self, operation: Literal["Apply", "Update"]) -> Owner:
+        return Owner(self.manager, operation, self.group_version if operation == "Update" else "", self.subresource)
+
+    def managed(self, fields: Fields) -> Managed:
+        return Managed(fields, self.group_version, self.now)
 
 
-def track_update(
-    new: Object,
-    old: Object | None,
-    *,
-    manager: str,
-    schema: Schema,
-    subresource: str = "",
-    now: str,
-    group_version: str,
-) -> None:
+def track_update(new: Object, old: Object | None, author: Author) -> None:
     """Set `new`'s managedFields after a create (`old` None), an update or a patch. Only `new["metadata"]` is replaced.
 
-    `now` is a metav1.Time (`Clock.timestamp()`). Who sends valid managedFields replaces them, who sends `[]` or `[{}]`
-    drops them, and objects without any are not tracked until somebody applies.
+    Who sends valid managedFields replaces them, who sends `[]` or `[{}]` drops them, and objects without any are not
+    tracked until somebody applies.
     """
-    managers = _current(new, old, subresource)
+    managers = _current(new, old, author.subresource)
     if managers or old is None:
-        of = compiled(schema)
+        of, owner = compiled(author.schema), author.owner("Update")
         try:
             before, after = nodes(tracked(old), of) if old else {}, nodes(tracked(new), of)
             changed = written(before, after)
             managers = taken_from(managers, changed | (before.keys() - after.keys()))
             if changed:
-                owner = owner_of(manager, "Update", group_version, subresource)
                 mine = managers[owner].fields if owner in managers else NOTHING
-                managers[owner] = Managed(mine | changed, group_version, now)
+                managers[owner] = author.managed(mine | changed)
         except (Untypable, RecursionError):  # what ownership cannot describe is not tracked
             managers = {}
     put(new, managers)
@@ -85,19 +100,23 @@ def entries_of(obj: Mapping[str, Any] | None) -> Any:
 
 
 def managers_of(live: Object | None) -> Managers:
-    try:
-        return _decode(entries_of(live))
-    except (ValueError, OverflowError):  # an object that came into the store by another way
-        return {}
+    return _decoded(entries_of(live)) or {}
 
 
 def put(obj: Object, managers: Managers) -> None:
-    """Set managedFields in upstream's order: applies first, then by time."""
+    """Set managedFields."""
     meta = obj.get("metadata")
     rest = {k: v for k, v in meta.items() if k != "managedFields"} if isinstance(meta, dict) else {}
+    entries = []
+    for owner, one in managers.items():
+        if not one.fields:
+            continue
+        manager, operation, _, subresource = owner
+        found = _Entry(operation, one.group_version, "FieldsV1", tree(one.fields), one.time, manager, subresource)
+        entries.append({k: v for k, v in msgspec.to_builtins(found).items() if v})
+    # In upstream's order: applies first, then by time.
     order = ("operation", "time", "manager", "apiVersion", "subresource")
-    entries = [_entry(owner, one) for owner, one in managers.items() if one.fields]
-    entries.sort(key=lambda one: [one.get(key, "") for key in order])
+    entries = sorted(entries, key=lambda one: [one.get(key, "") for key in order])
     obj["metadata"] = rest | ({"managedFields": entries} if entries else {})
 
 
@@ -117,47 +136,22 @@ def _current(new: Object, old: Object | None, subresource: str) -> Managers:
     sent = entries_of(new)
     if subresource or sent is None or sent == entries_of(old):
         return managers_of(old)
-    if sent in ([], [{}]):
-        return {}
-    try:
-        return _decode(sent) or managers_of(old)
-    except (ValueError, OverflowError):  # malformed, or a time out of range
-        return managers_of(old)
+    return {} if sent in ([], [{}]) else _decoded(sent) or managers_of(old)
 
 
-def _entry(owner: Owner, one: Managed) -> Object:
-    found = {
-        "manager": owner.manager,
-        "operation": owner.operation,
-        "apiVersion": one.group_version,
-        "time": one.time,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": tree(one.fields),
-        "subresource": owner.subresource,
-    }
-    return {key: value for key, value in found.items() if key == "fieldsV1" or value}
-
-
-def _decode(entries: Any) -> Managers:
-    """ValueError where they are malformed."""
+def _decoded(entries: Any) -> Managers | None:
+    """None where they are malformed."""
     managers: Managers = {}
-    if not isinstance(entries, list | None):
-        raise ValueError("managedFields is a list")
-    for one in entries or ():
-        if not isinstance(one, dict) or one.get("operation") not in ("Apply", "Update"):
-            raise ValueError("operation must be `Apply` or `Update`")
-        if not one.get("apiVersion") or one.get("fieldsType") != "FieldsV1":
-            raise ValueError("an entry has an apiVersion and fields of type FieldsV1")
-        texts = [one.get(key) or "" for key in ("manager", "apiVersion", "subresource", "time")]
-        if not all(isinstance(text, str) for text in texts):
-            raise ValueError("manager, apiVersion, subresource and time are texts")
-        manager, version, subresource, time = texts
-        moment = datetime.fromisoformat(time).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if time else None
-        try:
-            check_depth(one.get("fieldsV1"), "fieldsV1")
-            fields = frozenset(read(one.get("fieldsV1") or {}))
-        except (StatusError, RecursionError) as why:
-            raise ValueError(str(why)) from why
-        if fields:
-            managers[owner_of(manager, one["operation"], version, subresource)] = Managed(fields, version, moment)
+    try:
+        for one in msgspec.convert(entries or [], list[_Entry]):
+            check_depth(one.fields, "fieldsV1")
+            time = one.time and datetime.fromisoformat(one.time).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            fields = frozenset(read(one.fields))
+            version = one.api_version if one.operation == "Update" else ""
+            if fields:
+                managers[Owner(one.manager or "unknown", one.operation, version, one.subresource)] = Managed(
+                    fields, one.api_version, time
+                )
+    except (msgspec.ValidationError, ValueError, OverflowError, StatusError, RecursionError):
+        return None
     return managers

@@ -1,23 +1,34 @@
 """The patches of a kube-apiserver: JSON Patch, JSON Merge Patch, strategic merge patch. Pure: inputs stay as they were.
 
 Upstream answers a JSON Patch that does not apply with a bare "the server rejected our request due to an error in our
-request"; here the reason follows. `jsonpatch` has the operations, `strategic` the third kind; server-side apply,
-which upstream sends as a patch too, is in `apply`.
+request"; here the reason follows. The rules are those of the library upstream uses (evanphx/json-patch v4), its
+leniences included, because a webhook or a controller that works there must work here: `replace` of an absent object
+key adds it, an absent `value` is null, negative indexes count from the end, and what a `test` or `copy` does not find
+in an object is null. `strategic` has the third kind; server-side apply, which upstream sends as a patch too, is in
+`apply`.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from devkube import jsonpatch
 from devkube.errors import About, Cause, StatusError, bad_request, invalid
 from devkube.kinds import Object
 from devkube.strategic import strategic_merge
-from devkube.values import check_depth, clone, go_type
+from devkube.values import check_depth, clone, compact, go_type, same
 
 __all__ = ["json_patch", "merge_patch", "strategic_merge"]
 
 MAX_OPERATIONS = 10_000
+MAX_COPIED_BYTES = 3 * 1024 * 1024  # the sum of what `copy` operations of one patch may add
+_INDEX = re.compile(r"[+-]?[0-9]{1,18}")
+Op = Mapping[str, Any]
+Place = tuple[Any, Any]  # a container and the key or index in it
 REJECTED = "the server rejected our request due to an error in our request"
+
+
+class _Fails(Exception):
+    """The operation does not apply; the text says why."""
 
 
 def json_patch(doc: Object, ops: Any) -> Object:
@@ -28,8 +39,8 @@ def json_patch(doc: Object, ops: Any) -> Object:
         most = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}"
         raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {most}")
     try:
-        patched = jsonpatch.run(clone(doc), ops)
-    except jsonpatch.Fails as why:
+        patched = _run(clone(doc), ops)
+    except _Fails as why:
         raise StatusError(422, "Invalid", f"{REJECTED}: {why}") from None
     except RecursionError:  # operations may stack what is shallow by itself
         raise StatusError(422, "Invalid", f"{REJECTED}: the patched object is nested too deeply") from None
@@ -68,3 +79,100 @@ def _merged(doc: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
         elif value is not None:
             merged[key] = clone(value)
     return merged
+
+
+def _run(doc: Any, ops: Iterable[Op]) -> Any:
+    """The document after all of them; it is changed."""
+    root, copied = [doc], 0
+    for op in ops:
+        try:
+            copied += _one(root, op)
+        except _Fails as why:
+            raise _Fails(f"{op.get('op')} operation does not apply: {why}") from None
+        if copied > MAX_COPIED_BYTES:
+            raise _Fails(f"the copies take {copied} bytes, exceeding the limit {MAX_COPIED_BYTES}")
+    return root[0]
+
+
+def _one(root: list[Any], op: Op) -> int:
+    """Apply one operation; bytes that it copied."""
+    match op.get("op"):
+        case "add":
+            _put(_place(root, op), clone(op.get("value")))
+        case "remove":
+            _take(_place(root, op))
+        case "replace":
+            _replace(_place(root, op, whole=True), clone(op.get("value")))
+        case "move":
+            value = _take(_place(root, op, "from"))
+            _put(_place(root, op), value)
+        case "copy":
+            value = clone(_get(_place(root, op, "from")))
+            _put(_place(root, op), value)
+            return len(compact(value))
+        case "test":
+            if not same(_get(_place(root, op, whole=True)), op.get("value")):
+                raise _Fails(f"testing value {op['path']} failed: test failed")
+        case _:
+            raise _Fails("there is no such operation")
+    return 0
+
+
+def _place(root: list[Any], op: Op, field: str = "path", *, whole: bool = False) -> Place:
+    """Where a pointer leads. `whole`: it may be the document itself, which the list `root` holds."""
+    pointer = op.get(field)
+    if pointer is None:
+        raise _Fails(f"missing {field} field")
+    if pointer == "" and whole:
+        return root, 0
+    _, *tokens = [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")]
+    here = root[0] if tokens else None
+    for token in tokens[:-1]:
+        here = _get(_inside(here, token, pointer))
+    return _inside(here, tokens[-1] if tokens else "", pointer)
+
+
+def _inside(container: Any, token: str, pointer: str) -> Place:
+    if not isinstance(container, dict | list):
+        raise _Fails(f'doc is missing path: "{pointer}": missing value')
+    if isinstance(container, dict) or token == "-":
+        return container, token
+    if not _INDEX.fullmatch(token):
+        raise _Fails(f"{pointer}: value was not a proper array index: '{token}'")
+    return container, int(token)
+
+
+def _get(place: Place) -> Any:
+    """An object answers null for a key that it has not."""
+    container, key = place
+    return container.get(key) if isinstance(container, dict) else container[_index(container, key)]
+
+
+def _index(container: list[Any], key: Any, more: int = 0) -> int:
+    length = len(container) + more
+    if key == "-" or not -length <= key < length:
+        raise _Fails(f"Unable to access invalid index: {key}")
+    found: int = key % length
+    return found
+
+
+def _put(place: Place, value: Any) -> None:
+    container, key = place
+    if isinstance(container, dict):
+        container[key] = value
+    else:
+        container.insert(len(container) if key == "-" else _index(container, key, 1), value)
+
+
+def _take(place: Place) -> Any:
+    container, key = place
+    if isinstance(container, list):
+        return container.pop(_index(container, key))
+    if key not in container:
+        raise _Fails(f"Unable to remove nonexistent key: {key}: missing value")
+    return container.pop(key)
+
+
+def _replace(place: Place, value: Any) -> None:
+    container, key = place
+    container[key if isinstance(container, dict) else _index(container, key)] = value

@@ -71,16 +71,7 @@ async def _apply(write: Write, config: Any) -> Answer:
     resource.rules.decode(clone(config), validation="Strict")
 
     def applied(old: Object | None) -> Object:
-        new = apply.apply(
-            old,
-            config,
-            manager=write.options.manager,
-            force=write.options.force,
-            schema=resource.rules.schema,
-            subresource=request.subresource,
-            now=m.clock.timestamp(),
-            group_version=resource.group_version,
-        )
+        new = apply.apply(old, config, write.author, force=write.options.force)
         write.decoded(new)
         return new
 

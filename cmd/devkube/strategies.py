@@ -11,30 +11,27 @@ from devkube.kinds import Object, Resource
 from devkube.requests import Request
 from devkube.values import clone, go_type
 
-_WEBHOOKS: Final = tuple(
-    f"{kind}webhookconfigurations.admissionregistration.k8s.io" for kind in ("mutating", "validating")
-)
-_CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"
-# Kinds whose strategies count generations; those of CRDs all do.
-GENERATIONS: Final = frozenset(
-    (
-        *(f"{kind}.apps" for kind in ("daemonsets", "deployments", "replicasets", "statefulsets")),
-        *("pods", "cronjobs.batch", "jobs.batch", "poddisruptionbudgets.policy"),
-        *("ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io", _CRDS, *_WEBHOOKS),
-    )
-)
-_RBAC: Final = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
-# A PUT to a name that is not there makes the object (AllowCreateOnUpdate).
-CREATED_BY_PUT: Final = frozenset(
-    (
-        *("leases.coordination.k8s.io", "endpoints", "events", "services"),
-        *(f"{kind}.rbac.authorization.k8s.io" for kind in _RBAC),
-    )
-)
-# A PUT must name the version it replaces (AllowUnconditionalUpdate is false); so it is for CRs.
-VERSIONED_PUT: Final = frozenset((*_WEBHOOKS, "leases.coordination.k8s.io", "poddisruptionbudgets.policy", _CRDS))
+_DEFINING: Final = ("apiextensions.k8s.io", "admissionregistration.k8s.io")
+# Groups whose strategies count generations, beside Pods'; those of CRDs all do.
+_COUNTING: Final = ("apps", "batch", "policy", "networking.k8s.io", *_DEFINING)
+# A PUT to a name that is not there makes the object (AllowCreateOnUpdate), so it is in RBAC.
+_CREATED_BY_PUT: Final = frozenset(["leases.coordination.k8s.io", "endpoints", "events", "services"])
+# A PUT must name the version it replaces (AllowUnconditionalUpdate is false); so it is for CRs and these groups.
+_VERSIONED: Final = ("policy", "coordination.k8s.io", *_DEFINING)
 KEEPS_STATUS: Final = frozenset(["nodes"])  # kubelets register with one
 _STATUS_META: Final = frozenset(["pods", "nodes", "namespaces"])  # whose /status may change labels and annotations
+
+
+def counts_generations(resource: Resource) -> bool:
+    return resource.custom or resource.key == "pods" or resource.group in _COUNTING
+
+
+def created_by_put(resource: Resource) -> bool:
+    return resource.key in _CREATED_BY_PUT or resource.group == "rbac.authorization.k8s.io"
+
+
+def versioned_put(resource: Resource) -> bool:
+    return resource.custom or resource.group in _VERSIONED
 
 
 def metadata(obj: Object) -> dict[str, Any]:

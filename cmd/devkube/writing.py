@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from devkube import bodies, parameters, scale
+from devkube import bodies, parameters, scale, strategies
 from devkube.builtin.metadata import validate_metadata
 from devkube.errors import (
     MODIFIED,
@@ -30,20 +30,6 @@ from devkube.machinery import Machinery, new_uid
 from devkube.managedfields import Author, track_update
 from devkube.requests import Answer, Attributes, Request
 from devkube.store import Lost, Stored, encode
-from devkube.strategies import (
-    CREATED_BY_PUT,
-    GENERATIONS,
-    KEEPS_STATUS,
-    VERSIONED_PUT,
-    confine,
-    count_generation,
-    finished,
-    in_namespace,
-    keep_system_metadata,
-    metadata,
-    named,
-    unchanged,
-)
 from devkube.values import clone
 
 _ATTEMPTS: Final = 5
@@ -135,16 +121,16 @@ class Write:
 async def create(m: Machinery, request: Request) -> Answer:
     obj, repeated = bodies.decode_object(request.body, request.content_type, request.resource)
     write = Write(m, request, parameters.write(request, "CreateOptions"))
-    metadata(obj)
+    strategies.metadata(obj)
     write.decoded(obj, repeated)
-    in_namespace(obj, request)
+    strategies.in_namespace(obj, request)
     return await insert(write, obj)
 
 
 async def insert(write: Write, obj: Object, *, tracked: bool = False) -> Answer:
     """The object as new. `tracked`: managedFields are settled already."""
     m, resource, request = write.m, write.resource, write.request
-    meta, rules = metadata(obj), resource.rules
+    meta, rules = strategies.metadata(obj), resource.rules
     if meta.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
     if resource.key in m.closing:
@@ -157,20 +143,20 @@ async def insert(write: Write, obj: Object, *, tracked: bool = False) -> Answer:
         *("selfLink", "resourceVersion", "generation"),
     ):
         meta.pop(name, None)
-    if "status" in resource.subresources and resource.key not in KEEPS_STATUS:
+    if "status" in resource.subresources and resource.key not in strategies.KEEPS_STATUS:
         obj.pop("status", None)
     rules.default(obj)
     if not tracked:
         track_update(obj, None, write.author)
     obj = await write.admitted(obj, None)
-    in_namespace(obj, request)
+    strategies.in_namespace(obj, request)
     meta = obj["metadata"]
     meta.pop("resourceVersion", None)
     if meta.get("generateName") and not meta.get("name"):
         meta["name"] = m.unused_name(resource, request.namespace, meta["generateName"])
     name = meta.get("name") or ""
     meta["uid"], meta["creationTimestamp"] = new_uid(), m.clock.timestamp()
-    if resource.custom or resource.key in GENERATIONS:
+    if strategies.counts_generations(resource):
         meta["generation"] = 1
     rules.prepare(obj, None, "")
     await write.checked(obj, None, name)
@@ -190,16 +176,16 @@ async def update(m: Machinery, request: Request) -> Answer:
     kind = "Scale" if scaled else ""
     body, repeated = bodies.decode_object(request.body, request.content_type, resource, kind=kind)
     write = Write(m, request, parameters.write(request, "UpdateOptions"))
-    meta = metadata(body)
+    meta = strategies.metadata(body)
     if not scaled:
         write.decoded(body, repeated)
-    in_namespace(body, request)
-    named(meta, request.name)
+    strategies.in_namespace(body, request)
+    strategies.named(meta, request.name)
     stored = m.store.get(resource.key, request.namespace, request.name)
-    if stored is None and resource.key in CREATED_BY_PUT and not request.subresource:
+    if stored is None and strategies.created_by_put(resource) and not request.subresource:
         m.authorize(request.user, "create", resource, request.namespace, request.name)
         return await insert(write, body)
-    if not meta.get("resourceVersion") and not scaled and (resource.custom or resource.key in VERSIONED_PUT):
+    if not meta.get("resourceVersion") and not scaled and strategies.versioned_put(resource):
         if stored is None:
             raise not_found(resource.about(request.name))
         told = "Invalid value: 0: must be specified for an update"
@@ -238,21 +224,21 @@ async def guaranteed(
 async def _replace(write: Write, stored: Stored, old: Object, new: Object, *, tracked: bool) -> bytes:
     """One attempt. Lost when somebody else wrote meanwhile."""
     m, resource, request, rules = write.m, write.resource, write.request, write.resource.rules
-    version = metadata(new).get("resourceVersion")
+    version = strategies.metadata(new).get("resourceVersion")
     if version and str(version) != str(stored.version):
         raise conflict(resource.about(request.name), MODIFIED)
-    confine(new, old, resource, request.subresource)
-    keep_system_metadata(new["metadata"], old["metadata"])
+    strategies.confine(new, old, resource, request.subresource)
+    strategies.keep_system_metadata(new["metadata"], old["metadata"])
     rules.default(new)
     if not tracked:
         track_update(new, old, write.author)
     new = await write.admitted(new, old)
-    keep_system_metadata(new["metadata"], old["metadata"])
+    strategies.keep_system_metadata(new["metadata"], old["metadata"])
     rules.prepare(new, old, request.subresource)
-    count_generation(new, old, resource)
+    strategies.count_generation(new, old, resource)
     await write.checked(new, old, request.name)
-    emptied = bool(new["metadata"].get("deletionTimestamp")) and finished(new, old)
-    if unchanged(new, old) and not emptied:
+    emptied = bool(new["metadata"].get("deletionTimestamp")) and strategies.finished(new, old)
+    if strategies.unchanged(new, old) and not emptied:
         return m.view(stored, resource)
     if write.options.dry_run:
         return encode(new)

@@ -14,7 +14,6 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -31,21 +30,10 @@ log = logging.getLogger("devkube.admission")
 _AUDITED = 256
 
 
-@dataclass(frozen=True)
-class Audited:
-    """What webhooks noted about one request."""
-
-    operation: str
-    resource: str
-    namespace: str
-    name: str
-    annotations: Mapping[str, str]
-
-
 class Chain(Admission):
     def __init__(self, objects: Objects, catalog: Catalog, caller: Caller) -> None:
         self._objects, self._catalog, self._caller = objects, catalog, caller
-        self.audited: deque[Audited] = deque(maxlen=_AUDITED)
+        self.audited: deque[Attributes] = deque(maxlen=_AUDITED)  # whose `audit` webhooks filled
 
     async def close(self) -> None:
         await self._caller.close()
@@ -108,25 +96,19 @@ class Chain(Admission):
         raw = await self._caller.post(hook.get("clientConfig") or {}, body, hook.get("timeoutSeconds") or 10)
         response = review.verify(raw, uid, mutating=mutating)
         attributes.warnings.extend(response.warnings or ())
-        if response.audit_annotations:
-            self._note(attributes, {f"{name}/{key}": value for key, value in response.audit_annotations.items()})
+        for key, value in (response.audit_annotations or {}).items():
+            attributes.audit.setdefault(f"{name}/{key}", value)
+        if attributes.audit and attributes not in self.audited:
+            self.audited.append(attributes)
         if not response.allowed:
             raise review.denial(name, response.status)
         return response
-
-    def _note(self, attributes: Attributes, annotations: Mapping[str, str]) -> None:
-        if not attributes.audit:
-            about = attributes.resource.key, attributes.namespace, attributes.name
-            self.audited.append(Audited(attributes.operation, *about, attributes.audit))
-        attributes.audit.update({**annotations, **attributes.audit})
 
 
 def _patched(hook: Hook, resource: Resource, attributes: Attributes, response: review.Response) -> bool:
     """Apply a JSON Patch strictly: what does not apply fails the request, whatever failurePolicy says."""
     operations = response.operations()
-    if not isinstance(operations, list) or not all(isinstance(one, dict) for one in operations):
-        raise CallFailed("received undecodable patch in webhook response: it is no list of operations")
-    if not operations:
+    if operations == []:
         return False
     if response.patch_type != "JSONPatch":
         raise CallFailed(f'unsupported patch type "{response.patch_type}"')

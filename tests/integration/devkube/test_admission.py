@@ -113,7 +113,7 @@ async def test_warnings_reach_the_client(api: DevKube, hooks: Hooks, ask: Asker)
     await hooks.validating("v", {"allowed": True, **notes})
     found = await ask("POST", f"{CORE}/configmaps", configmap())
     assert found.warnings == ['299 - "mind the gap"']
-    assert api.admission.audited[-1].annotations == {"v.acme.io/seen": "yes"}
+    assert api.admission.audited[-1].audit == {"v.acme.io/seen": "yes"}
 
 
 async def test_a_webhook_that_is_away(api: DevKube, hooks: Hooks, ask: Asker) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from devkube.apply import LAST_APPLIED, apply
 from devkube.builtin.document import schema_of
 from devkube.errors import StatusError
-from devkube.managedfields import track_update
+from devkube.managedfields import Author, track_update
 from devkube.schema import Schema
 
 TEXT = {"type": "string"}
@@ -51,16 +51,17 @@ NOTHING = {key: value for key, value in thing().items() if key != "spec"}
 
 def applied(live: Object | None, config: Any, manager: str = "m", force: bool = False, **more: Any) -> Object:
     kept = copy.deepcopy((live, config))
-    options = {"schema": SCHEMA, "now": T1, "group_version": "g.io/v1", **more}
-    found = apply(live, config, manager=manager, force=force, **options)
+    author = Author(**{"manager": manager, "schema": SCHEMA, "now": T1, "group_version": "g.io/v1", **more})
+    found = apply(live, config, author, force=force)
     assert (live, config) == kept
     return found
 
 
 def updated(live: Object, new: Object, manager: str = "u", **more: Any) -> Object:
     new = copy.deepcopy(new)
-    options = {"schema": SCHEMA, "now": T1, "group_version": "g.io/v1", **more}
-    track_update(new, live, manager=manager, **options)
+    track_update(
+        new, live, Author(**{"manager": manager, "schema": SCHEMA, "now": T1, "group_version": "g.io/v1", **more})
+    )
     return new
 
 
@@ -161,7 +162,7 @@ def test_objects_from_before_the_first_apply() -> None:
 def test_kubectl_goes_on_from_client_side_apply() -> None:
     last = thing(s="x", n=1)
     live = thing({"uid": "u", "annotations": {LAST_APPLIED: json.dumps(last)}}, s="x", n=2)
-    track_update(live, None, manager="kubectl-client-side-apply", schema=SCHEMA, now=T1, group_version="g.io/v1")
+    track_update(live, None, Author("kubectl-client-side-apply", SCHEMA, "g.io/v1", T1))
     found = applied(live, thing(s="y"), "kubectl")
     assert found["spec"] == {"s": "y", "n": 2}
     assert found["metadata"]["annotations"][LAST_APPLIED] == (
@@ -175,7 +176,7 @@ def test_nulls() -> None:
     live = applied(None, thing(m={"a": "1"}, s="x"), "one")
     found = applied(live, thing({"labels": None}, m=None, st=None), "two")
     assert found["spec"] == {"m": {"a": "1"}, "s": "x", "st": None}
-    assert owned(found)[("two", "Apply")] == {"f:metadata": {"f:labels": {}}, "f:spec": {"f:m": {}, "f:st": {}}}
+    assert owned(found)[("two", "Apply")] == {"f:spec": {"f:m": {}, "f:st": {}}}
 
 
 def test_go_writes_no_empty_maps_of_builtin_types() -> None:

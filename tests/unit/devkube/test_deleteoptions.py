@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 
-from devkube import deleteoptions
-from devkube.deleteoptions import DeleteOptions
+from devkube.deleting import DeleteOptions, options_of
 from devkube.errors import StatusError
 from tests.unit.devkube.doubles import Api
 
 
 def delete(body: Any = None, **query: str) -> DeleteOptions:
-    return deleteoptions.read(Api.request("delete", "pods", "a", body, query=query))
+    return options_of(Api.request("delete", "pods", "a", body, query=query))
 
 
 def test_deletes() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from devkube.builtin.document import schema_of
-from devkube.managedfields import track_update
+from devkube.managedfields import Author, track_update
 from devkube.schema import Schema
 
 POD = schema_of("", "v1", "Pod")
@@ -26,7 +26,9 @@ def tracked(new: Object, old: Object | None = None, manager: str = "m", now: str
     new = copy.deepcopy(new)
     if old and "managedFields" in old["metadata"]:
         new["metadata"].setdefault("managedFields", old["metadata"]["managedFields"])
-    track_update(new, old, manager=manager, now=now, **{"schema": THING, "group_version": "g.io/v1", **more})
+    track_update(
+        new, old, Author(**{"manager": manager, "now": now, "schema": THING, "group_version": "g.io/v1", **more})
+    )
     assert old == kept
     return new
 
@@ -142,7 +144,3 @@ def test_items_that_cannot_be_named_end_the_tracking() -> None:
     live = tracked(pod, schema=POD, group_version="v1")
     broken = {**pod, "spec": {"containers": [{"image": "i"}]}}
     assert "managedFields" not in tracked(broken, live, schema=POD, group_version="v1")["metadata"]
-
-
-def test_a_manager_without_a_name_is_unknown() -> None:
-    assert list(owned(tracked(thing(size=1), manager=""))) == ["unknown"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from devkube.apply import apply
 from devkube.builtin.document import schema_of
 from devkube.errors import StatusError
-from devkube.managedfields import track_update
+from devkube.managedfields import Author, track_update
 from devkube.patches import json_patch, merge_patch, strategic_merge
 from devkube.schema import Schema
 
@@ -33,7 +33,7 @@ DOC: dict[str, Any] = {
     "spec": {"containers": [CONTAINER], "volumes": [{"name": "a", "emptyDir": {}}], "tolerations": []},
 }
 TRACKED = copy.deepcopy(DOC)
-track_update(TRACKED, None, manager="m", schema=POD, now=T, group_version="v1")
+track_update(TRACKED, None, Author("m", POD, "v1", T))
 
 # Names and values that mean something to a patch, so that random ones get further than the first check.
 words = st.sampled_from(["a", "b", "metadata", "spec", "containers", "volumes", "finalizers", "labels", "name", "env"])
@@ -96,8 +96,8 @@ def test_applied_configurations(config: Any, force: bool, live: Any, schema: Sch
     meta = config.get("metadata")
     meta = {**meta, "name": "p"} if isinstance(meta, dict) else {"name": "p"}
     config = {**config, "apiVersion": "v1", "kind": "Pod", "metadata": meta}
-    options: dict[str, Any] = {"schema": schema, "now": T, "group_version": "v1"}
-    survives(lambda: apply(live, config, manager="kubectl", force=force, **options), live, config)
+    author = Author("kubectl", schema, "v1", T)
+    survives(lambda: apply(live, config, author, force=force), live, config)
 
 
 @settings(max_examples=100)
@@ -108,7 +108,7 @@ def test_updates_of_any_shape(entries: Any, body: Any, old: Any, schema: Schema)
     new = {**copy.deepcopy(TRACKED), "spec": body, "metadata": {"name": "p", "managedFields": entries}}
 
     def tracked() -> Any:
-        track_update(new, old, manager="x", schema=schema, now=T, group_version="v1")
+        track_update(new, old, Author("x", schema, "v1", T))
         return new
 
     survives(tracked, old)
@@ -122,5 +122,5 @@ def test_updates_of_any_shape(entries: Any, body: Any, old: Any, schema: Schema)
 def test_field_sets_without_end(text: str) -> None:
     one = TRACKED["metadata"]["managedFields"][0] | {"manager": "deep", "fieldsV1": json.loads(text)}
     new = {**DOC, "metadata": {"name": "p", "managedFields": [one]}}
-    track_update(new, TRACKED, manager="x", schema=POD, now=T, group_version="v1")
+    track_update(new, TRACKED, Author("x", POD, "v1", T))
     assert [one["manager"] for one in new["metadata"]["managedFields"]] == ["m"]

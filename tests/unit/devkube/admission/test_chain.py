@@ -117,11 +117,11 @@ async def test_a_patch_is_applied_strictly_whatever_the_policy(bench, hook, patc
 
 
 @pytest.mark.parametrize("patch_text", [b"{}", b"[1]", b"nope"], ids=["object", "numbers", "words"])
-async def test_an_undecodable_patch_is_a_failed_call(bench, hook, attributes, patch_text: bytes) -> None:
+async def test_an_undecodable_patch_fails_the_request(bench, hook, attributes, patch_text: bytes) -> None:
     encoded = base64.b64encode(patch_text).decode()
     bench.configure("a", hook("bad", {"allowed": True, "patchType": "JSONPatch", "patch": encoded}))
     error = await denied(bench, attributes())
-    assert "received undecodable patch in webhook response" in error.message
+    assert (error.code, "patch" in error.message) == (500, True)
 
 
 async def test_a_deletion_cannot_be_patched(bench, hook, patch, attributes) -> None:
@@ -172,10 +172,7 @@ async def test_warnings_and_annotations_are_kept(bench, hook, patch, attributes)
     await bench.chain.validate(asked)
     assert asked.warnings == ["old field", "old field"]
     assert asked.audit["m.acme.io/seen"] == asked.audit["v.acme.io/seen"] == "yes"
-    assert len(bench.chain.audited) == 1
-    (kept,) = bench.chain.audited
-    assert (kept.operation, kept.resource, kept.namespace, kept.name) == ("CREATE", "pods", "ns", "x")
-    assert kept.annotations is asked.audit
+    assert list(bench.chain.audited) == [asked]
 
 
 async def test_another_version_is_sent_and_comes_back(bench, hook, patch, attributes) -> None:
