@@ -1,9 +1,8 @@
 """The life of one Pod on its node, and of each of its containers. No I/O and no clock: time is handed in.
 
-    new ─► waiting ─► pulling ─► running ─► ended ─► waiting …
-              ▲          │                   (CrashLoopBackOff: at once, then after 10 s, 20 s … 5 min)
-              │          ▼
-              └────── unpulled               (ImagePullBackOff: 10 s, 20 s … 5 min)
+    waiting ─► pulling ─► running ─► ended ─► …   again at once, then after 10 s, 20 s … 5 min: CrashLoopBackOff
+        ▲         │
+        └─────────┘                               after 10 s, 20 s … 5 min: ImagePullBackOff
 
 Without annotations an image is pulled, containers start and are well. The Pod's annotations tell otherwise, read again
 at each step: `devkube.io/WHAT` for every container, or `devkube.io/WHAT.CONTAINER` for one of them, which wins.
@@ -22,7 +21,7 @@ _KNOWN: Final = (*_NUMBERS, "pull-error", "pod-ip")
 BRIEF: Final = 0.5  # seconds of a container that is to end and says nothing: of Jobs, and those that come first
 EARLY: Final = 0.001  # seconds that an alarm may be
 
-State = Literal["new", "waiting", "pulling", "unpulled", "running", "ended"]
+State = Literal["waiting", "pulling", "running", "ended"]
 
 
 def annotations(pod: Object) -> Mapping[str, str]:
@@ -65,8 +64,8 @@ class Container:
     run: float  # seconds until it ends by itself, if nothing else is told
     spec: Mapping[str, Any] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    state: State = "new"
-    since: float = 0.0
+    state: State = "waiting"
+    since: float = math.inf  # of one that has to wait for others
     restarts: int = 0
     failures: int = 0  # ends or failed pulls in a row
     end: End | None = None  # the last one
@@ -101,9 +100,8 @@ class Container:
         self.state, self.since = state, at
 
     def stop(self, at: float, code: int = 0) -> None:
-        if self.state == "running":
-            self.end = End(code, self.since, at)
-        self.turn("ended" if self.end else "new", at)
+        self.end = End(code, self.since, at)
+        self.turn("ended", at)
 
     def ready_at(self) -> float:
         usual = (self.spec.get("readinessProbe") or {}).get("initialDelaySeconds") or 0.0
@@ -111,14 +109,13 @@ class Container:
 
     def over_at(self, pull: float) -> float:
         """When it leaves its state by itself; `pull` is what an image takes that says nothing."""
-        lasts = 0.0
-        if self.state == "pulling":
-            lasts = self.number("pull-seconds", pull)
-        elif self.state == "unpulled":
+        if self.state == "waiting":
             lasts = backoff(self.failures)
+        elif self.state == "pulling":
+            lasts = self.number("pull-seconds", pull)
         elif self.state == "running":
             lasts = self.number("run-seconds", min(self.run, BRIEF if self.told("exit-code") else math.inf))
-        elif self.state == "ended":
+        else:
             lasts = backoff(self.failures - 1) if self.again else math.inf
         return self.since + lasts
 
@@ -156,7 +153,7 @@ class Life:
         if not self.ended and self._live(now):
             self.ended, self.due = True, math.inf
             for own in self.containers:
-                if own.state != "ended":  # sidecars still run
+                if own.state == "running":  # sidecars
                     own.stop(now)
 
     def _live(self, now: float) -> bool:
@@ -176,8 +173,8 @@ class Life:
         return all(own.state == "ended" and not own.again for own in self.mains)
 
     def _step(self, own: Container, began: float, now: float) -> None:
-        if own.state == "new":
-            own.turn("waiting", began)
+        if own.since == math.inf:
+            own.since = began
         while (due := own.over_at(self._pull)) <= now + EARLY:
             self._turn(own, due)
         ready = own.ready_at()
@@ -185,32 +182,25 @@ class Life:
 
     def _turn(self, own: Container, at: float) -> None:
         image = own.spec["image"]
-        if own.state == "waiting":
-            asked = own.told("pull-seconds") or own.told("pull-error")
-            if image in self._images and (own.end or not asked):
-                self._start(own, at, f'Container image "{image}" already present on machine')
-            else:
-                self._say(own, "Pulling", f'Pulling image "{image}"')
-                own.turn("pulling", at)
-        elif own.state == "pulling" and (error := own.told("pull-error")):
+        if own.state == "pulling" and (error := own.told("pull-error")):
             self._say(own, "Failed", f'Failed to pull image "{image}": ErrImagePull: {error}', warning=True)
-            own.turn("unpulled", at)
+            own.turn("waiting", at)
             own.failures += 1
         elif own.state == "pulling":
             self._images.add(image)
             own.failures = 0
             self._start(own, at, f'Successfully pulled image "{image}" in {at - own.since:.3g}s')
-        elif own.state == "unpulled":
-            self._say(own, "BackOff", f'Back-off pulling image "{image}"')
-            own.turn("waiting", at)
         elif own.state == "running":
             own.stop(at, int(min(own.number("exit-code", 0), 255)))
             own.failures += 1
             if own.failures > 1:
                 self._say(own, "BackOff", f"Back-off restarting failed container {own.name}", warning=True)
+        elif own.end or (image in self._images and not own.told("pull-seconds") and not own.told("pull-error")):
+            own.restarts += own.end is not None
+            self._start(own, at, f'Container image "{image}" already present on machine')
         else:
-            own.turn("waiting", at)
-            own.restarts += 1
+            self._say(own, "Pulling", f'Pulling image "{image}"')
+            own.turn("pulling", at)
 
     def _start(self, own: Container, at: float, pulled: str) -> None:
         self._say(own, "Pulled", pulled)

@@ -80,7 +80,7 @@ def _state(own: Container, life: Life) -> Object:
             return {"terminated": _terminated(own.end)}
         message = f"back-off {delay:.0f}s restarting failed container={own.name}"
         return {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
-    if own.failures and own.state in ("pulling", "unpulled"):
+    if own.failures:
         message = f'Back-off pulling image "{own.spec["image"]}": ErrImagePull: {own.told("pull-error")}'
         return {"waiting": {"reason": "ImagePullBackOff", "message": message}}
     return {"waiting": {"reason": "PodInitializing" if life.inits and not life.initialized else "ContainerCreating"}}

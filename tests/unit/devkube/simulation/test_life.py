@@ -168,11 +168,11 @@ def test_failed_pulls_wait_longer_and_longer() -> None:
     assert told.reasons(1) == ["Failed"]
     assert states(told.pod["status"]) == ["ImagePullBackOff"]
     assert "denied" in told.pod["status"]["containerStatuses"][0]["state"]["waiting"]["message"]
-    assert told.reasons(11) == ["BackOff", "Pulling"]
+    assert told.reasons(11) == ["Pulling"]
     assert told.reasons(12) == ["Failed"]
     assert told.life.due == NOW + 32  # 20 s after the second
     told.pod["metadata"]["annotations"] = {}
-    assert told.reasons(40) == ["BackOff", "Pulling", "Pulled", "Created", "Started"]
+    assert told.reasons(40) == ["Pulling", "Pulled", "Created", "Started"]
 
 
 def test_an_hour_at_once_is_an_hour_in_small_steps() -> None:
