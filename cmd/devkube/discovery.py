@@ -1,41 +1,13 @@
 """What the server serves, told to clients: the classic documents and the aggregated list, from the catalog.
 
-Pure functions of the catalog, and `Cache`, which keeps what they return until the catalog changes. Forms:
-api/discovery in upstream's tree. `storageVersionHash` is left out: nobody but the storage migrator reads it.
+Pure functions of the catalog. Forms: api/discovery in upstream's tree. `storageVersionHash` is left out: nobody but the
+storage migrator reads it.
 """
 
-import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from devkube.errors import no_such_path
 from devkube.kinds import Catalog, Object, Resource, Subresource
-
-
-@dataclass(frozen=True)
-class Document:
-    raw: bytes
-    etag: str
-
-
-class Cache:
-    """What is computed of the catalog alone, encoded once per revision of it."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog, self._revision = catalog, -1
-        self._kept: dict[str, Document] = {}
-
-    def get(self, key: str, make: Callable[[], Object]) -> Document:
-        if self._revision != self._catalog.revision:
-            self._revision = self._catalog.revision
-            self._kept.clear()
-        if key not in self._kept:
-            raw = msgspec.json.encode(make())
-            self._kept[key] = Document(raw, f'"{hashlib.sha256(raw).hexdigest().upper()}"')
-        return self._kept[key]
 
 
 def api_versions(address: str) -> Object:

@@ -1,18 +1,18 @@
 """What is served that is not about objects: version, health, discovery and OpenAPI.
 
-All of it but health depends on the catalog alone and is kept until that changes; ETags spare clients the rest.
+All of it but health depends on the catalog alone; ETags spare clients what has not changed.
 """
 
+import hashlib
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
-from devkube import discovery, negotiation
+from devkube import discovery, negotiation, openapi
 from devkube.errors import method_not_allowed, no_such_path
 from devkube.kinds import Catalog, Object
 from devkube.negotiation import JSON
-from devkube.openapi import INFO, OpenApi
 from devkube.requests import Reply
 from devkube.routes import Route
 
@@ -40,8 +40,6 @@ GROUPS: Final = ((2, "api"), (2, "apis"), (3, "apis"))  # /api/v1, /apis/GROUP, 
 class Documents:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._kept = discovery.Cache(catalog)
-        self._openapi = OpenApi(catalog)
         self.address = ""  # host:port, told in /api; set when the port is known
 
     def answer(self, call: web.BaseRequest, route: Route) -> Reply:
@@ -68,19 +66,21 @@ class Documents:
         if path in ("/api", "/apis"):
             whole = negotiation.aggregated(accept)
             content_type = negotiation.AGGREGATED if whole else JSON
-            found = self._kept.get(f"{path} {whole}", lambda: self._root(path, whole=whole))
+            found = self._root(path, whole=whole)
         elif path == "/openapi/v2" and OPENAPI_V2 in accept:
             return Reply(200, (NOTHING_V2,), f"{OPENAPI_V2}.v1.0+protobuf")
         elif parts[0] == "openapi":
             if not negotiation.accepts_json(accept):
                 raise negotiation.not_acceptable(JSON)
-            found = self._kept.get(path, lambda: self._specification(parts[1:]))
+            found = self._specification(parts[1:])
         else:
-            found = self._kept.get(path, lambda: self._resources(parts))
-        headers = (("ETag", found.etag), ("Vary", "Accept"))
-        if call.headers.get("if-none-match") == found.etag:
+            found = self._resources(parts)
+        raw = msgspec.json.encode(found)
+        etag = f'"{hashlib.sha256(raw).hexdigest().upper()}"'
+        headers = (("ETag", etag), ("Vary", "Accept"))
+        if call.headers.get("if-none-match") == etag:
             return Reply(304, (), content_type, headers)
-        return Reply(200, (found.raw,), content_type, headers)
+        return Reply(200, (raw,), content_type, headers)
 
     def _root(self, path: str, *, whole: bool) -> Object:
         if whole:
@@ -89,8 +89,8 @@ class Documents:
 
     def _specification(self, parts: list[str]) -> Object:
         if parts == ["v2"]:
-            return {"swagger": "2.0", "info": INFO, "paths": {}, "definitions": {}}
-        return self._openapi.v3("/".join(parts[1:])) if len(parts) > 1 else self._openapi.index()
+            return {"swagger": "2.0", "info": openapi.INFO, "paths": {}, "definitions": {}}
+        return openapi.v3(self._catalog, "/".join(parts[1:])) if len(parts) > 1 else openapi.index(self._catalog)
 
     def _resources(self, parts: list[str]) -> Object:
         if parts[0] == "apis" and len(parts) == 2:

@@ -109,22 +109,19 @@ class Resource:
 
 
 class Catalog:
-    """Every resource that is served now. `revision` grows with each change (discovery and OpenAPI are cached by it)."""
+    """Every resource that is served now."""
 
     def __init__(self, resources: Iterable[Resource] = ()) -> None:
         self._resources: dict[tuple[str, str, str], Resource] = {}
-        self.revision = 0
         self.put(resources)
 
     def put(self, resources: Iterable[Resource]) -> None:
         for one in resources:
             self._resources[one.group, one.version, one.plural] = one
-        self.revision += 1
 
     def drop(self, group: str, plural: str) -> None:
         for key in [k for k in self._resources if k[0] == group and k[2] == plural]:
             del self._resources[key]
-        self.revision += 1
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._resources.get((group, version, plural))

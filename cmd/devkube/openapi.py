@@ -28,28 +28,23 @@ PREFIX: Final = "#/components/schemas/"
 _OPTIONS: Final = ("dryRun", "fieldManager", "fieldValidation", "force")
 
 
-class OpenApi:
-    """Makes the documents; whoever serves them keeps them until the catalog changes (`discovery.Cache`)."""
+def index(catalog: Catalog) -> Object:
+    """GET /openapi/v3: where each group and version has its document."""
+    found: dict[str, list[Resource]] = {}
+    for one in catalog:
+        found.setdefault(_path(one), []).append(one)
+    urls = {path: f"/openapi/v3/{path}?hash={_fingerprint(served)}" for path, served in found.items()}
+    return {"paths": {path: {"serverRelativeURL": url} for path, url in urls.items()}}
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
 
-    def index(self) -> Object:
-        """GET /openapi/v3: where each group and version has its document."""
-        found: dict[str, list[Resource]] = {}
-        for one in self._catalog:
-            found.setdefault(_path(one), []).append(one)
-        urls = {path: f"/openapi/v3/{path}?hash={_fingerprint(served)}" for path, served in found.items()}
-        return {"paths": {path: {"serverRelativeURL": url} for path, url in urls.items()}}
-
-    def v3(self, path: str) -> Object:
-        """GET /openapi/v3/PATH, PATH being `api/v1` or `apis/GROUP/VERSION`."""
-        served = [one for one in self._catalog if _path(one) == path]
-        if not served:
-            raise no_such_path()
-        paths = {where: item for one in served for where, item in _paths(one)}
-        components = {"schemas": _schemas(served)}
-        return {"openapi": "3.0.0", "info": INFO, "paths": dict(sorted(paths.items())), "components": components}
+def v3(catalog: Catalog, path: str) -> Object:
+    """GET /openapi/v3/PATH, PATH being `api/v1` or `apis/GROUP/VERSION`."""
+    served = [one for one in catalog if _path(one) == path]
+    if not served:
+        raise no_such_path()
+    paths = {where: item for one in served for where, item in _paths(one)}
+    components = {"schemas": _schemas(served)}
+    return {"openapi": "3.0.0", "info": INFO, "paths": dict(sorted(paths.items())), "components": components}
 
 
 def _paths(one: Resource) -> Iterator[tuple[str, Object]]:

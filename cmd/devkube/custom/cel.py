@@ -16,38 +16,29 @@ RULES: Final = "x-kubernetes-validations"
 _MAX_MESSAGE: Final = 5 * 1024  # bytes of what a messageExpression may give
 
 
-class Rules:
-    """The rules of a schema whose rules have been checked."""
+def validate(node: Node, new: Any, old: Any = UNKNOWN, *, path: str = "", resource: bool = True) -> list[Cause]:
+    """Every rule that does not hold; the rules have been checked. `path`: where the value stands, if it is a part."""
+    places = root(new, node, old, path=path, resource=resource, keys=True).walk()
+    return [cause for place in places for cause in _at(place)]
 
-    def __init__(self, node: Node, *, resource: bool = True) -> None:
-        self._node, self._resource = node, resource
-        self._types: dict[int, views.Type | None] = {}  # by identity of the schema's nodes
 
-    def validate(self, new: Any, old: Any = UNKNOWN, *, path: str = "") -> list[Cause]:
-        """Every rule that does not hold. `path`: where the value stands."""
-        places = root(new, self._node, old, path=path, resource=self._resource, keys=True).walk()
-        return [cause for place in places for cause in self._at(place)]
-
-    def _at(self, place: Place) -> Iterator[Cause]:
-        node = place.node
-        if node is None or not node.get(RULES) or place.value is None:
-            return
-        if id(node) not in self._types:
-            self._types[id(node)] = views.type_of(node, place.resource)
-        seen = self._types[id(node)]
-        view = seen.view if seen is not None else lambda value: value
-        values: dict[str, Any] = {"__old": []}
-        try:
-            values["self"] = view(place.value)
-            if place.old is not UNKNOWN and place.old is not None:
-                values["oldSelf"] = view(aligned(node, place.value, place.old))
-                values["__old"] = [values["oldSelf"]]
-        except (ValueError, OverflowError) as error:
-            # A string that is not of its format: validation tells it, rules cannot be asked.
-            yield causes.invalid(place.path, node.get("type", ""), f"{error} evaluating rules")
-            return
-        for rule in node[RULES]:
-            yield from _evaluated(rule, node, place, values)
+def _at(place: Place) -> Iterator[Cause]:
+    node = place.node
+    if node is None or not node.get(RULES) or place.value is None:
+        return
+    seen, values = views.type_of(node, place.resource), dict[str, Any](__old=[])
+    view = seen.view if seen is not None else lambda value: value
+    try:
+        values["self"] = view(place.value)
+        if place.old is not UNKNOWN and place.old is not None:
+            values["oldSelf"] = view(aligned(node, place.value, place.old))
+            values["__old"] = [values["oldSelf"]]
+    except (ValueError, OverflowError) as error:
+        # A string that is not of its format: validation tells it, rules cannot be asked.
+        yield causes.invalid(place.path, node.get("type", ""), f"{error} evaluating rules")
+        return
+    for rule in node[RULES]:
+        yield from _evaluated(rule, node, place, values)
 
 
 def _evaluated(rule: Node, node: Node, place: Place, values: Mapping[str, Any]) -> Iterator[Cause]:

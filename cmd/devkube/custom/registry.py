@@ -6,8 +6,8 @@ the CRD is gone.
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -43,21 +43,14 @@ def preference(version: str) -> tuple[Any, ...]:
     return (0, -_STAGES[match[2]], -int(match[1]), -int(match[3] or 0))
 
 
-def resources_of(crd: Object, before: Iterable[Resource] = ()) -> list[Resource]:
-    """A row for each served version, the preferred one first. `before`: the rows that were served until now; a version
-    whose schema is still the same needs not read its objects anew."""
+def resources_of(crd: Object) -> list[Resource]:
+    """A row for each served version, the preferred one first."""
     served = [one for one in crd["spec"]["versions"] if one.get("served")]
-    schemas_before = {one.version: (one.rules.schema.node, one.since) for one in before}
-    rows = []
-    for version in sorted(served, key=lambda one: preference(one["name"])):
-        row = _resource(crd["spec"], version)
-        node, since = schemas_before.get(row.version, (None, 0))
-        now = int(crd["metadata"].get("resourceVersion") or 0)
-        rows.append(replace(row, since=since if row.rules.schema.node == node else now))
-    return rows
+    since = int(crd["metadata"].get("resourceVersion") or 0)
+    return [_resource(crd["spec"], one, since) for one in sorted(served, key=lambda one: preference(one["name"]))]
 
 
-def _resource(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Resource:
+def _resource(spec: Mapping[str, Any], version: Mapping[str, Any], since: int) -> Resource:
     called, name, subresources = spec["names"], version["name"], version.get("subresources") or {}
     columns = tuple(_column(one) for one in version.get("additionalPrinterColumns") or ()) or (cells.AGE,)
     offered, paths = {}, Resource.scale_paths
@@ -83,6 +76,7 @@ def _resource(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Resource:
         custom=True,
         scale_paths=paths,
         selectable=tuple(one["jsonPath"].lstrip(".") for one in version.get("selectableFields") or ()),
+        since=since,
     )
 
 
@@ -110,10 +104,6 @@ class CustomRules:
     def schema(self) -> Schema:
         fields = {**(self.node.get("properties") or {}), **_TYPE_META}
         return Schema({**self.node, "properties": fields}, document())
-
-    @cached_property
-    def _rules(self) -> cel.Rules:
-        return cel.Rules(self.node)
 
     def decode(self, obj: Object, *, validation: FieldValidation) -> list[str]:
         """Nulls that mean nothing go here too, so that apply does not own them."""
@@ -157,7 +147,7 @@ class CustomRules:
         if repeated and (old is None or not any(validation.duplicates(self.node, old))):
             found += repeated
         if not any(cause.reason in causes.BLOCKING for cause in found):
-            found += self._rules.validate(new, before)
+            found += cel.validate(self.node, new, before)
         return found
 
     def _embedded(self, obj: Object, before: Any) -> Iterator[Cause]:
@@ -178,7 +168,6 @@ class Registry:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._served: dict[str, Any] = {}  # name of the CRD -> the spec that is served
 
     def status(self, crd: Object, now: str) -> Object:
         """The CRD's status with its names accepted; `now` is a timestamp for conditions that are new. Names that
@@ -193,15 +182,9 @@ class Registry:
         return {**before, "acceptedNames": crd["spec"]["names"], "conditions": [*conditions, *had.values()]}
 
     def established(self, crd: Object) -> None:
-        """Serve the CRD's versions."""
-        name, spec = crd["metadata"]["name"], crd["spec"]
-        if self._served.get(name) != spec:
-            group, plural = spec["group"], spec["names"]["plural"]
-            before = [one for one in self._catalog if one.group == group and one.plural == plural]
-            self._catalog.drop(group, plural)
-            self._catalog.put(resources_of(crd, before))
-            self._served[name] = spec
+        """Serve the CRD's versions, and no others of its."""
+        self.removed(crd)
+        self._catalog.put(resources_of(crd))
 
     def removed(self, crd: Object) -> None:
-        if self._served.pop(crd["metadata"]["name"], None) is not None:
-            self._catalog.drop(crd["spec"]["group"], crd["spec"]["names"]["plural"])
+        self._catalog.drop(crd["spec"]["group"], crd["spec"]["names"]["plural"])

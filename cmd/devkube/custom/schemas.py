@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from devkube import causes
 from devkube.custom import cel, formats, structural, validation
-from devkube.custom.places import EMBEDDED, LIST_KEYS, LIST_TYPE, PRESERVE, Node, items, mapping
+from devkube.custom.places import EMBEDDED, LIST_KEYS, LIST_TYPE, PRESERVE, UNKNOWN, Node, items, mapping
 from devkube.errors import Cause
 
 INT_OR_STRING: Final = "x-kubernetes-int-or-string"
@@ -214,5 +214,5 @@ def _ruled(spot: Spot) -> Iterator[Cause]:
     """Defaults keep the rules, whether they come or stay."""
     value = spot.node.get("default")
     if value is not None:
-        rules, path = cel.Rules(spot.node, resource=spot.resource), f"{spot.path}.default"
-        yield from rules.validate(value, path=path) or rules.validate(value, value, path=path)
+        for old in (UNKNOWN, value):
+            yield from cel.validate(spot.node, value, old, path=f"{spot.path}.default", resource=spot.resource)

@@ -1,12 +1,11 @@
 """Discovery documents against what client-go expects of them."""
 
-import msgspec
 import pytest
 
 from devkube import discovery
 from devkube.builtin.catalog import builtin_resources
 from devkube.errors import StatusError
-from devkube.kinds import Catalog, Resource
+from devkube.kinds import Catalog
 
 CATALOG = Catalog(builtin_resources())
 
@@ -73,15 +72,3 @@ def test_the_aggregated_list_says_the_same_as_the_classic_documents() -> None:
         for row in discovery.resource_list(CATALOG, group, version)["resources"]
     }
     assert told == classic
-
-
-def test_documents_are_made_once_until_the_catalog_changes() -> None:
-    catalog = Catalog()
-    documents = discovery.Cache(catalog)
-    before = documents.get("x", lambda: discovery.group_list(catalog))
-    assert documents.get("x", lambda: pytest.fail("made twice")) is before
-    rules = next(iter(builtin_resources())).rules
-    catalog.put([Resource("toys.example.org", "v1", "toys", "Toy", "toy", True, rules)])
-    after = documents.get("x", lambda: discovery.group_list(catalog))
-    assert after.etag != before.etag
-    assert msgspec.json.decode(after.raw)["groups"][0]["name"] == "toys.example.org"

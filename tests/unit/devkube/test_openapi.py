@@ -44,7 +44,6 @@ def toys(node: Object = NODE, version: str = "v1") -> Resource:
 
 
 CATALOG = Catalog([*builtin_resources(), toys()])
-MADE = openapi.OpenApi(CATALOG)
 TOY = "org.example.toys.v1.Toy"
 
 
@@ -61,7 +60,7 @@ def references(node: Any) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", ["api/v1", "apis/apps/v1", "apis/apiextensions.k8s.io/v1", "apis/toys.example.org/v1"])
 def test_every_reference_leads_to_a_schema(path: str) -> None:
-    document = MADE.v3(path)
+    document = openapi.v3(CATALOG, path)
     schemas = document["components"]["schemas"]
     found = set(references(document))
     assert found
@@ -69,23 +68,23 @@ def test_every_reference_leads_to_a_schema(path: str) -> None:
 
 
 def test_the_index_names_a_document_for_each_group_and_version_and_a_hash_of_it() -> None:
-    paths = MADE.index()["paths"]
+    paths = openapi.index(CATALOG)["paths"]
     assert {"api/v1", "apis/apps/v1", "apis/toys.example.org/v1"} <= set(paths)
     before = paths["apis/toys.example.org/v1"]["serverRelativeURL"]
     assert before.startswith("/openapi/v3/apis/toys.example.org/v1?hash=")
     other = Catalog([*builtin_resources(), toys({**NODE, "description": "Another toy."})])
-    after = openapi.OpenApi(other).index()["paths"]
+    after = openapi.index(other)["paths"]
     assert after["apis/toys.example.org/v1"]["serverRelativeURL"] != before
     assert after["apis/apps/v1"] == paths["apis/apps/v1"]
 
 
 def test_a_group_that_is_not_served_has_no_document() -> None:
     with pytest.raises(StatusError):
-        MADE.v3("apis/nothing.example.org/v1")
+        openapi.v3(CATALOG, "apis/nothing.example.org/v1")
 
 
 def test_kinds_are_found_by_group_version_and_kind() -> None:
-    schemas = MADE.v3("apis/apps/v1")["components"]["schemas"]
+    schemas = openapi.v3(CATALOG, "apis/apps/v1")["components"]["schemas"]
     found = [
         name
         for name, schema in schemas.items()
@@ -95,20 +94,22 @@ def test_kinds_are_found_by_group_version_and_kind() -> None:
 
 
 def test_client_side_apply_finds_patch_types_and_merge_keys() -> None:
-    document = MADE.v3("api/v1")
+    document = openapi.v3(CATALOG, "api/v1")
     patch = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
     assert "application/strategic-merge-patch+json" in patch["requestBody"]["content"]
     assert "fieldValidation" in [one["name"] for one in patch["parameters"]]
     containers = document["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
     assert containers["x-kubernetes-patch-merge-key"] == "name"
     assert containers["items"] == {"$ref": "#/components/schemas/io.k8s.api.core.v1.Container"}
-    own = MADE.v3("apis/toys.example.org/v1")["paths"]["/apis/toys.example.org/v1/namespaces/{namespace}/toys/{name}"]
+    own = openapi.v3(CATALOG, "apis/toys.example.org/v1")["paths"][
+        "/apis/toys.example.org/v1/namespaces/{namespace}/toys/{name}"
+    ]
     assert "application/strategic-merge-patch+json" not in own["patch"]["requestBody"]["content"]
     assert "application/apply-patch+yaml" in own["patch"]["requestBody"]["content"]
 
 
 def test_nothing_of_the_validators_dialect_is_left() -> None:
-    schemas = MADE.v3("api/v1")["components"]["schemas"]
+    schemas = openapi.v3(CATALOG, "api/v1")["components"]["schemas"]
 
     def dialect(node: Any) -> Iterator[Any]:
         if isinstance(node, dict):
@@ -127,7 +128,7 @@ def test_nothing_of_the_validators_dialect_is_left() -> None:
 
 
 def test_a_custom_type_is_its_schema_with_type_and_metadata() -> None:
-    schemas = MADE.v3("apis/toys.example.org/v1")["components"]["schemas"]
+    schemas = openapi.v3(CATALOG, "apis/toys.example.org/v1")["components"]["schemas"]
     toy = schemas[TOY]
     assert toy["required"] == ["spec"]
     assert set(toy["properties"]) == {"apiVersion", "kind", "metadata", "spec"}

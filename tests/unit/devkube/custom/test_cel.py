@@ -23,7 +23,7 @@ def told(node: Any, new: Any, old: Any = None) -> list[str]:
     root = {"type": "object", "properties": {"spec": node}}
     assert definition.validate(crd(version(root)), None, "") == []
     before = UNKNOWN if old is None else pool(old)
-    return [f"{cause.field}: {cause.message}" for cause in cel.Rules(root).validate(pool(new), before)]
+    return [f"{cause.field}: {cause.message}" for cause in cel.validate(root, pool(new), before)]
 
 
 FIELDS = {
@@ -165,9 +165,8 @@ def test_rules_below_lists_and_maps_know_their_place() -> None:
 def test_the_root_sees_its_name() -> None:
     root = ruled("self.metadata.name.size() < 3 && self.kind == 'Pool'", **spec_of({}))
     assert definition.validate(crd(version(root)), None, "") == []
-    checks = cel.Rules(root)
-    assert checks.validate(pool({})) == []
-    (cause,) = checks.validate(pool({}, metadata={"name": "long"}))
+    assert cel.validate(root, pool({})) == []
+    (cause,) = cel.validate(root, pool({}, metadata={"name": "long"}))
     assert (cause.field, cause.message.split(":")[0]) == ("<nil>", "Invalid value")
 
 
@@ -322,7 +321,7 @@ EQUAL = ruled(
         "l": {"type": "array", "items": NUMBER},
     },
 )
-CHECKS = cel.Rules({"type": "object", "properties": {"spec": EQUAL}})
+CHECKS = {"type": "object", "properties": {"spec": EQUAL}}
 
 
 def unordered(value: Any) -> Any:
@@ -336,5 +335,5 @@ def unordered(value: Any) -> Any:
 @given(VALUES, VALUES)
 def test_equality_is_that_of_sets_maps_and_lists(new: Any, old: Any) -> None:
     same = unordered(new) == unordered(old)
-    assert (CHECKS.validate(pool(new), pool(old)) == []) == same
-    assert CHECKS.validate(pool(new), pool(copy.deepcopy(new))) == []
+    assert (cel.validate(CHECKS, pool(new), pool(old)) == []) == same
+    assert cel.validate(CHECKS, pool(new), pool(copy.deepcopy(new))) == []
