@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from devkube import causes
-from devkube.access import defaults, reviews, tokens
+from devkube.access import defaults, reviews
 from devkube.access.authn import Authenticator
 from devkube.access.objects import Objects
 from devkube.access.rbac import Authorizer
@@ -38,8 +38,8 @@ def virtual(
         return answer
 
     made: dict[str, Callable[[Request, Object], Object]] = {
-        "tokenreviews.authentication.k8s.io": lambda r, obj: tokens.token_review(authenticator, obj),
-        "selfsubjectreviews.authentication.k8s.io": lambda r, obj: tokens.self_subject_review(obj, r.user, m.clock),
+        "tokenreviews.authentication.k8s.io": lambda r, obj: reviews.token_review(authenticator, obj),
+        "selfsubjectreviews.authentication.k8s.io": lambda r, obj: reviews.self_subject_review(obj, r.user, m.clock),
         "subjectaccessreviews.authorization.k8s.io": lambda r, obj: reviews.subject_access_review(authorizer, obj),
         "localsubjectaccessreviews.authorization.k8s.io": lambda r, obj: reviews.subject_access_review(
             authorizer, obj, r.namespace
@@ -54,7 +54,7 @@ def virtual(
     return {
         **{(key, ""): answered(make) for key, make in made.items()},
         ("serviceaccounts", "token"): answered(
-            lambda r, obj: tokens.token_request(authenticator, objects, m.clock, r.namespace, r.name, obj)
+            lambda r, obj: reviews.token_request(authenticator, objects, m.clock, r.namespace, r.name, obj)
         ),
         ("pods", "eviction"): partial(_evict, m),
         ("pods", "binding"): partial(_bind, m),

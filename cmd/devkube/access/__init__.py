@@ -1,9 +1,10 @@
 """Who are you, and may you.
 
-objects        how this package (and admission) reads what is stored
-authn          the Authorization header -> User, or 401; ServiceAccount tokens; impersonation
-tokens         TokenRequest, TokenReview, SelfSubjectReview
-rbac           Role, ClusterRole and binding objects -> a decision; 403 as upstream words it
-reviews        SubjectAccessReview and its relatives
-defaults       the roles and bindings that a cluster begins with
+    objects        how this package (and admission) reads what is stored
+    authn          the Authorization header -> User, or 401; ServiceAccount tokens; impersonation
+    rbac           Role, ClusterRole and binding objects -> a decision; 403 as upstream words it
+    reviews        TokenRequest, TokenReview, SubjectAccessReview and their relatives
+    defaults       the roles and bindings that a cluster begins with
+
+What is left out stands in devkube's README.
 """

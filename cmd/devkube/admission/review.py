@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from devkube.access.tokens import user_info
+from devkube.access.reviews import user_info
 from devkube.admission.call import CallFailed
 from devkube.errors import Cause, StatusError
 from devkube.kinds import Object, Resource

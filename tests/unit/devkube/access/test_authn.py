@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from devkube.access import authn, tokens
+from devkube.access import authn, reviews
 from devkube.access.authn import ANONYMOUS, ISSUER, Authenticator, TokenError
 from devkube.clock import Clock
 from devkube.errors import StatusError
@@ -23,7 +23,7 @@ class Place:
 
     def request(self, name: str = "builder", **spec) -> dict:
         body = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": spec}
-        return tokens.token_request(self.authenticator, self.objects, self.clock, "ns", name, body)
+        return reviews.token_request(self.authenticator, self.objects, self.clock, "ns", name, body)
 
     def token(self, **spec) -> str:
         return self.request(**spec)["status"]["token"]
@@ -41,7 +41,7 @@ class Place:
 
     def review(self, token: str, **spec) -> dict:
         body = {"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "spec": {"token": token, **spec}}
-        return tokens.token_review(self.authenticator, body)["status"]
+        return reviews.token_review(self.authenticator, body)["status"]
 
 
 @pytest.fixture

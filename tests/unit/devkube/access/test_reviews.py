@@ -2,7 +2,7 @@
 
 import pytest
 
-from devkube.access import reviews, tokens
+from devkube.access import reviews
 from devkube.access.rbac import Authorizer
 from devkube.clock import Clock
 from devkube.errors import StatusError
@@ -96,5 +96,5 @@ def test_questions_nobody_answers(cluster, spec, field: str, text: str) -> None:
 
 def test_who_am_i() -> None:
     user = User("jane", "7", ("dev",), {"a/b": ["c"]})
-    found = tokens.self_subject_review({"kind": "SelfSubjectReview"}, user, Clock())
+    found = reviews.self_subject_review({"kind": "SelfSubjectReview"}, user, Clock())
     assert found["status"] == {"userInfo": {"username": "jane", "uid": "7", "groups": ["dev"], "extra": {"a/b": ["c"]}}}
