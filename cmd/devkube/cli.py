@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add = made.add_argument
     add("--listen", default="127.0.0.1", metavar="ADDRESS", help="address to bind to, default 127.0.0.1")
-    add("--port", type=_number(int, 0, 65535), default=6443, help="port to bind to, 0 picks a free one; default 6443")
+    add("--port", type=_port, default=6443, help="port to bind to, 0 picks a free one; default 6443")
     add("--kubeconfig", type=Path, help="write the kubeconfig here (always also into --directory)")
     add("--directory", type=Path, help="keep certificates and kubeconfig here; default: a temporary one")
     add("--name", dest="names", action="append", default=[], metavar="HOST", help="also in the certificate; repeat")
@@ -46,37 +46,40 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--admin-token", default="", help="bearer token of the admin; default: a random one")
 
-    def pairs(flag: str, dest: str, metavar: str, told: str, pattern: str = "[^=]+=.*") -> None:
-        add(flag, dest=dest, type=_pair(metavar, pattern), action="append", default=[], metavar=metavar, help=told)
-
-    service = r"[^/=]+/[^/:=]+(:\d+)?=.+:\d+"
-    told = "where webhooks that name this Service are called; repeat"
-    pairs("--webhook-service", "webhook_services", "NAMESPACE/NAME[:PORT]=HOST:PORT", told, service)
-    add("--simulate", action="store_true", help="run controllers, a scheduler, nodes and kubelets")
-    add("--nodes", type=_number(int, 1), default=1, help="nodes of the simulation, default 1")
-    pairs("--node-label", "node_labels", "KEY=VALUE", "of every such node; repeat")
-    told = "of every such node, such as nvidia.com/gpu=8; repeat"
-    pairs("--node-capacity", "node_capacity", "RESOURCE=QUANTITY", told, r"[^=]+=\d+(\.\d+)?([munkMGTPE]|[KMGTPE]i)?")
     add(
-        "--pull-seconds",
-        type=_number(float, 0),
-        default=1.0,
-        help="what an image's pull takes when simulated, default 1",
+        "--webhook-service",
+        dest="webhook_services",
+        type=_pair("NAMESPACE/NAME[:PORT]=HOST:PORT", r"[^/=]+/[^/:=]+(:\d+)?=.+:\d+"),
+        action="append",
+        default=[],
+        metavar="NAMESPACE/NAME[:PORT]=HOST:PORT",
+        help="where webhooks that name this Service are called; repeat",
     )
-    add("--history", type=_number(int, 1), default=10_000, help="changes kept per kind for watches that resume")
+    add("--simulate", action="store_true", help="run controllers, a scheduler, nodes and kubelets")
+    add("--nodes", type=int, default=1, help="nodes of the simulation, default 1")
+    label = _pair("KEY=VALUE", "[^=]+=.*")
+    add("--node-label", dest="node_labels", type=label, action="append", default=[], help="of every such node; repeat")
+    add("--pull-seconds", type=float, default=1.0, help="what an image's pull takes when simulated, default 1")
+    add("--history", type=int, default=10_000, help="changes kept per kind for watches that resume")
     return made
 
 
 def settings_of(flags: argparse.Namespace) -> Settings:
     told = vars(flags)
-    pairs = {name: dict(told[name]) for name in ("webhook_services", "node_labels", "node_capacity")}
+    pairs = {name: dict(told[name]) for name in ("webhook_services", "node_labels")}
     return Settings(**{**told, **pairs, "names": tuple(flags.names)})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     settings = settings_of(parser().parse_args(argv))
     try:
-        with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+        import uvloop  # where there is one (not on Windows): TLS costs half as much
+
+        loop: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
+    except ImportError:
+        loop = None
+    try:
+        with asyncio.Runner(loop_factory=loop) as runner:
             runner.run(_serve(settings))
     except (OSError, ValueError, StatusError) as error:
         print(f"devkube: {error}", file=sys.stderr)
@@ -104,23 +107,10 @@ async def _serve(settings: Settings) -> None:
         await stop.wait()
 
 
-def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where there is one (not on Windows): TLS costs half as much."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
-
-
-def _number(kind: Callable[[str], float], least: int, most: float = 1e9) -> Callable[[str], float]:
-    def number(text: str) -> float:
-        value = kind(text)
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text} is not between {least} and {most:.0f}")
-        return value
-
-    return number
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number up to 65535, 0 picks a free one")
+    return int(text)
 
 
 def _pair(form: str, pattern: str) -> Callable[[str], tuple[str, str]]:

@@ -5,9 +5,9 @@ The order is upstream's, so that who may not ask does not learn what exists. `ht
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 from aiohttp import web
 
@@ -15,45 +15,40 @@ from devkube import negotiation, routes
 from devkube.clock import Clock
 from devkube.documents import Documents
 from devkube.errors import StatusError, bad_request, internal
+from devkube.faults import Faults
 from devkube.kinds import Catalog
-from devkube.requests import Answer, Reply, Request, Stream, User, refused, warning_headers
+from devkube.requests import Answer, Reply, User, refused, warning_headers
 from devkube.routes import Route
 from devkube.tables import View
+from devkube.verbs import Verbs
 
 log = logging.getLogger("devkube")
 BODY_LIMIT: Final = 3 * 1024 * 1024  # bytes, as upstream's --max-request-bytes default for JSON
 
 
-class Handler(Protocol):
-    """Who carries requests out: `verbs.Verbs`."""
-
-    async def handle(self, request: Request) -> Answer | Stream: ...
-
-
 class Frontend:
-    """`authenticate` raises 401, `authorize` 403; `before` may delay or fail a request (faults)."""
+    """`authenticate` raises 401, `authorize` 403."""
 
     def __init__(
         self,
         catalog: Catalog,
-        verbs: Handler,
+        verbs: Verbs,
         clock: Clock,
         *,
         authenticate: Callable[[Mapping[str, str]], User],
         authorize: Callable[[User, Route], None],
-        before: Callable[[Route], Awaitable[None]] | None = None,
+        faults: Faults,
     ) -> None:
         self._catalog, self._verbs, self._clock = catalog, verbs, clock
-        self._authenticate, self._authorize, self._before = authenticate, authorize, before
+        self._authenticate, self._authorize, self._faults = authenticate, authorize, faults
         self.documents = Documents(catalog)
 
     async def answer(self, call: web.BaseRequest) -> Reply:
-        """Never raises, except for cancellation and what `before` cuts off."""
+        """Never raises, except for cancellation and what a fault cuts off."""
         try:
             user = self._authenticate(call.headers)
             route = routes.parse(call.method, call.path, call.query)
-            if self._before is not None:
-                await self._before(route)
+            await self._faults.meet(route)
             self._authorize(user, route)
             return await self.perform(call, route, user)
         except StatusError as error:

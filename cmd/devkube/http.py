@@ -13,7 +13,7 @@ import ssl
 import zlib
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -22,6 +22,7 @@ from devkube.certificates import Files
 from devkube.frontend import BODY_LIMIT, Frontend
 
 LINE_LIMIT: Final = 64 * 1024  # of the request line and of a header: selectors and continue tokens are long
+COMMON: Final = {"Cache-Control": "no-cache, private", "Server": "devkube"}
 PIECE: Final = 128 * 1024  # bytes of one write; smaller answers leave whole and, as upstream's, uncompressed
 
 
@@ -31,7 +32,7 @@ class HttpServer:
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
         self._runner: web.ServerRunner | None = None
-        self._streams: set[asyncio.Task[Any] | None] = set()
+        self._streams: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
     async def start(self, host: str, port: int, context: ssl.SSLContext) -> int:
@@ -60,8 +61,7 @@ class HttpServer:
         """Watches end, requests in flight have two seconds."""
         self._stopping = True
         for stream in self._streams:
-            if stream is not None:
-                stream.cancel()
+            stream.cancel()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -80,23 +80,18 @@ class HttpServer:
             if request.transport is not None:
                 request.transport.abort()
             raise
-        headers = CIMultiDict(
-            [
-                ("Cache-Control", "no-cache, private"),
-                ("Server", "devkube"),
-                ("Content-Type", reply.content_type),
-                *reply.headers,
-            ]
-        )
+        headers = CIMultiDict(COMMON, **{"Content-Type": reply.content_type})
+        headers.extend(reply.headers)
         if isinstance(reply.pieces, AsyncGenerator):
-            return await self._watch(request, web.StreamResponse(headers=headers), reply.pieces)
+            return await self._watch(request, headers, reply.pieces)
         return await _send(request, reply.status, headers, chunks(reply.pieces))
 
     async def _watch(
-        self, request: web.BaseRequest, response: web.StreamResponse, lines: AsyncGenerator[bytes, None]
+        self, request: web.BaseRequest, headers: CIMultiDict[str], lines: AsyncGenerator[bytes, None]
     ) -> web.StreamResponse:
-        response.enable_chunked_encoding()
-        self._streams.add(task := asyncio.current_task())
+        response = web.StreamResponse(headers=headers)
+        task = cast("asyncio.Task[Any]", asyncio.current_task())  # aiohttp runs handlers as tasks
+        self._streams.add(task)
         try:
             async with contextlib.aclosing(lines):
                 await response.prepare(request)
@@ -126,7 +121,6 @@ async def _send(
         headers.extend({"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
         deflate = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
     response = web.StreamResponse(status=status, headers=headers)
-    response.enable_chunked_encoding()
     await response.prepare(request)
     for chunk in itertools.chain((first,), left):
         # Compressing gives the loop away by itself, encoding rows does not.

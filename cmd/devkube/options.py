@@ -23,8 +23,7 @@ class Settings:
     # "namespace/name" or "namespace/name:port" of a Service that webhooks name -> "host:port" that is really called.
     webhook_services: Mapping[str, str] = field(default_factory=dict)
     simulate: bool = False
-    nodes: int = 1  # of the simulation; also the next three
+    nodes: int = 1  # of the simulation; also the next two
     node_labels: Mapping[str, str] = field(default_factory=dict)  # beside those that every node has
-    node_capacity: Mapping[str, str] = field(default_factory=dict)  # {"nvidia.com/gpu": "8"}; wins over the usual
     pull_seconds: float = 1.0  # that an image takes which the node does not have
     history: int = 10_000  # changes kept per kind for watches that resume; older ones end in 410

@@ -83,7 +83,6 @@ def request(catalog: Catalog, route: Route, query: Mapping[str, str], **more: An
 
 
 def find(catalog: Catalog, route: Route) -> Resource:
-    """The resource that answers. StatusErrors as of `request`."""
     resource = catalog.find(route.group, route.version, route.plural)
     if resource is None:
         raise no_such_path()

@@ -69,7 +69,7 @@ class DevKube:
             self.clock,
             authenticate=self._authenticate,
             authorize=self._authorize,
-            before=self.faults.meet,
+            faults=self.faults,
         )
         self.http = HttpServer(self.frontend)
         self.faults.cut_connections = self.http.cut

@@ -15,6 +15,7 @@ import pytest
 from devkube import certificates, http
 from devkube.builtin.catalog import builtin_resources
 from devkube.clock import Clock
+from devkube.faults import Faults
 from devkube.frontend import BODY_LIMIT, Frontend
 from devkube.kinds import Catalog
 from devkube.requests import ADMIN, Answer, Event, Listing, Request, Stream
@@ -74,6 +75,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
         Clock(),
         authenticate=lambda headers: ADMIN,
         authorize=lambda user, route: None,
+        faults=Faults(),
     )
     server = http.HttpServer(front)
     port = await server.start("127.0.0.1", 0, http.tls(files))

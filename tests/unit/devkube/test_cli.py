@@ -12,7 +12,7 @@ ALL = """
     --listen 0.0.0.0 --port 0 --kubeconfig k --directory d --name a --name b --authorization AlwaysAllow
     --admin-token t --webhook-service ns/w=127.0.0.1:9443 --webhook-service ns/v:8443=h:1
     --simulate --nodes 3 --history 50 --pull-seconds 0.2
-    --node-label pool=gpu --node-label empty= --node-capacity nvidia.com/gpu=8 --node-capacity memory=1Ti
+    --node-label pool=gpu --node-label empty=
 """
 
 
@@ -30,7 +30,6 @@ def test_every_flag_reaches_the_settings() -> None:
         simulate=True,
         nodes=3,
         node_labels={"pool": "gpu", "empty": ""},
-        node_capacity={"nvidia.com/gpu": "8", "memory": "1Ti"},
         pull_seconds=0.2,
         history=50,
     )
@@ -45,15 +44,11 @@ def test_without_flags_it_is_a_server_on_loopback_that_checks_permissions() -> N
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (["--port", "70000"], "not between 0 and 65535"),
-        (["--port", "-1"], "not between 0 and 65535"),
-        (["--nodes", "0"], "not between 1 and"),
+        (["--port", "70000"], "no port"),
+        (["--port", "-1"], "no port"),
         (["--history", "many"], "invalid"),
         (["--pull-seconds", "soon"], "invalid"),
-        (["--pull-seconds", "-1"], "not between 0 and"),
         (["--node-label", "pool"], "KEY=VALUE"),
-        (["--node-capacity", "nvidia.com/gpu"], "RESOURCE=QUANTITY"),
-        (["--node-capacity", "cpu=many"], "RESOURCE=QUANTITY"),
         (["--authorization", "ABAC"], "invalid choice"),
         (["--webhook-service", "w=127.0.0.1:9443"], "NAMESPACE/NAME"),
         (["--webhook-service", "ns/w=127.0.0.1"], "HOST:PORT"),
