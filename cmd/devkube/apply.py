@@ -13,7 +13,7 @@ from devkube.errors import Cause, StatusError, bad_request
 from devkube.fieldsets import NOTHING, Fields, Path, applied, is_whole, nodes, printed, with_parents, without, written
 from devkube.kinds import Object
 from devkube.managedfields import Author, Owner, entries_of, managers_of, put, taken_from, tracked
-from devkube.typed import DEDUCED, Type, Untypable, compiled, element
+from devkube.typed import Type, Untypable, compiled, element
 from devkube.values import clone, compact
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -65,7 +65,7 @@ def merge(live: Any, config: Any, of: Type) -> Any:
     if isinstance(live, dict) and isinstance(config, dict | None):
         merged = dict(live)
         for name, item in (config or {}).items():
-            merged[name] = merge(live[name], item, of.child(name) or DEDUCED) if name in live else item
+            merged[name] = merge(live[name], item, of.child(name)) if name in live else item
         return merged
     if isinstance(live, list) and isinstance(config, list | None):
         return _merge_items(live, config or [], of)

@@ -5,17 +5,16 @@ Pod on a node stays until its grace is over and somebody (a kubelet, the simulat
 cluster. Rules: apiserver's registry/rest/delete.go and registry/generic/registry/store.go.
 """
 
-from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
 from devkube import bodies, reading
-from devkube.causes import invalid, unsupported
+from devkube.causes import unsupported
 from devkube.errors import About, StatusError, bad_request, conflict, forbidden
 from devkube.kinds import Object, Resource
 from devkube.machinery import Machinery
-from devkube.parameters import flag, number, refused
+from devkube.parameters import number, refused
 from devkube.requests import Answer, Attributes, Listing, Request
 from devkube.store import Lost, Stored
 
@@ -44,7 +43,6 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     grace_period_seconds: int | None = None
     preconditions: Preconditions | None = None
     propagation_policy: str | None = None
-    orphan_dependents: bool | None = None  # the policy's older form; `options_of` has made one of it
     dry_run: list[str] | None = None
 
     def options(self) -> dict[str, Any]:
@@ -82,33 +80,22 @@ def options_of(request: Request) -> DeleteOptions:
     if request.body.strip():
         found, _ = bodies.decode_object(request.body, request.content_type, request.resource, kind="DeleteOptions")
     else:
-        orphan = flag(query["orphanDependents"]) if "orphanDependents" in query else None
-        grace = number(query, "gracePeriodSeconds")
-        policy = query.get("propagationPolicy")
-        found = {"gracePeriodSeconds": grace, "propagationPolicy": policy, "orphanDependents": orphan}
+        grace, policy = number(query, "gracePeriodSeconds"), query.get("propagationPolicy")
+        found = {"gracePeriodSeconds": grace, "propagationPolicy": policy}
     if query.get("dryRun"):
         found.setdefault("dryRun", [query["dryRun"]])
     try:
         options = msgspec.convert(found, DeleteOptions)
     except msgspec.ValidationError as error:
         raise bad_request(f"DeleteOptions cannot be decoded: {error}") from None
-    policy, orphan, grace = options.propagation_policy, options.orphan_dependents, options.grace_period_seconds
     causes = []
-    if orphan is not None and policy:
-        told = "orphanDependents and deletionPropagation cannot be both set"
-        causes.append(invalid("propagationPolicy", policy, told))
-    if policy and policy not in _POLICIES:
-        causes.append(unsupported("propagationPolicy", policy, _POLICIES))
+    if options.propagation_policy not in (None, *_POLICIES):
+        causes.append(unsupported("propagationPolicy", options.propagation_policy, _POLICIES))
     if any(one != "All" for one in options.dry_run or ()):
         causes.append(unsupported("dryRun", options.dry_run, ["All"]))
     if causes:
         raise refused("DeleteOptions", causes)
-    if orphan is not None:
-        policy = "Orphan" if orphan else "Background"
-    grace = 1 if grace is not None and grace < 0 else grace
-    return msgspec.structs.replace(
-        options, propagation_policy=policy, grace_period_seconds=grace, orphan_dependents=None
-    )
+    return options
 
 
 async def _remove(m: Machinery, request: Request, stored: Stored, options: DeleteOptions) -> tuple[Object, bool]:
@@ -190,7 +177,8 @@ def _marked(m: Machinery, obj: Object, options: DeleteOptions, resource: Resourc
         meta.setdefault("deletionTimestamp", m.clock.timestamp())
         marked["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
     else:
-        _set_grace(m, meta, grace)
+        meta["deletionTimestamp"] = min(m.clock.after(grace), meta.get("deletionTimestamp") or "~")  # never later
+        meta["deletionGracePeriodSeconds"] = grace
     return marked
 
 
@@ -201,19 +189,6 @@ def _grace(pod: Object, asked: int | None) -> int:
         return 0
     grace: int = spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked
     return 1 if grace < 0 else grace
-
-
-def _set_grace(m: Machinery, meta: dict[str, Any], grace: int) -> None:
-    """A pending deletion is only made shorter, and never ends before now."""
-    ends, now = meta.get("deletionTimestamp"), m.clock.now()
-    if not ends:
-        meta["deletionTimestamp"] = m.clock.after(grace)
-    elif left := meta.get("deletionGracePeriodSeconds"):
-        when = datetime.fromisoformat(ends) - timedelta(seconds=left - grace)
-        if when < now:
-            when, grace = now, min(grace, 1)
-        meta["deletionTimestamp"] = when.strftime("%Y-%m-%dT%H:%M:%SZ")
-    meta["deletionGracePeriodSeconds"] = grace
 
 
 def _finalizers(meta: dict[str, Any], options: DeleteOptions) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
-from devkube.typed import DEDUCED, LIST, MAP, SCALAR, UNTYPED, Type, Untypable, element
+from devkube.typed import LIST, MAP, SCALAR, UNTYPED, Type, Untypable, element
 from devkube.values import compact, same
 
 Path = tuple[str, ...]
@@ -63,7 +63,7 @@ def _children(value: Any, of: Type, unique: bool) -> Iterator[tuple[str, Any, Ty
         return
     if of.kind(value) == MAP and isinstance(value, dict):
         for name, item in value.items():
-            yield f"f:{name}", item, of.child(name) or DEDUCED
+            yield f"f:{name}", item, of.child(name)
     elif of.kind(value) == LIST and isinstance(value, list):
         groups: dict[str, list[Any]] = {}
         for item in value:
@@ -99,11 +99,7 @@ def without(value: Any, gone: Fields, of: Type, path: Path = ()) -> Any:
         return value
     if isinstance(value, dict):
         fields = [((*path, f"f:{name}"), name, item) for name, item in value.items()]
-        return {
-            name: without(item, gone, of.child(name) or DEDUCED, where)
-            for where, name, item in fields
-            if where not in gone
-        }
+        return {name: without(item, gone, of.child(name), where) for where, name, item in fields if where not in gone}
     if isinstance(value, list):
         items = [((*path, element(item, of)), item) for item in value]
         return [without(item, gone, of.items, where) for where, item in items if where not in gone]

@@ -32,14 +32,11 @@ class Machinery:
         self.closing: set[str] = set()  # storage keys of kinds whose CRD is being deleted: nothing new is made
         self.bookmark_seconds = 60.0
 
-    def find(self, resource: Resource, namespace: str, name: str) -> Stored:
-        stored = self.store.get(resource.key, namespace if resource.namespaced else "", name)
-        if stored is None:
-            raise not_found(resource.about(name))
-        return stored
-
     def of(self, request: Request) -> Stored:
-        return self.find(request.resource, request.namespace, request.name)
+        stored = self.store.get(request.resource.key, request.namespace, request.name)
+        if stored is None:
+            raise not_found(request.resource.about(request.name))
+        return stored
 
     def read(self, stored: Stored, resource: Resource) -> Object:
         """A fresh copy in the shape of this resource's version."""

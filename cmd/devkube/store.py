@@ -109,9 +109,6 @@ class Store:
     def get(self, key: str, namespace: str, name: str) -> Stored | None:
         return self._kind(key).objects.get((namespace, name))
 
-    def count(self, key: str) -> int:
-        return len(self._kind(key).objects)
-
     def version_of(self, key: str) -> int:
         """The version of this kind's last change: what somebody computed from the kind is good until it moves."""
         return self._kind(key).version

@@ -18,6 +18,8 @@ _COUNTING: Final = ("apps", "batch", "policy", "networking.k8s.io", *_DEFINING)
 _CREATED_BY_PUT: Final = frozenset(["leases.coordination.k8s.io", "endpoints", "events", "services"])
 # A PUT must name the version it replaces (AllowUnconditionalUpdate is false); so it is for CRs and these groups.
 _VERSIONED: Final = ("policy", "coordination.k8s.io", *_DEFINING)
+OF_THE_SERVER: Final = ("resourceVersion", "creationTimestamp", "deletionTimestamp", "generation", "selfLink")
+ONCE: Final = ("uid", "deletionGracePeriodSeconds")  # may be named, and stay as they are
 KEEPS_STATUS: Final = frozenset(["nodes"])  # kubelets register with one
 _STATUS_META: Final = frozenset(["pods", "nodes", "namespaces"])  # whose /status may change labels and annotations
 
@@ -93,9 +95,9 @@ def _take(new: Object, old: Object, name: str) -> None:
 
 def keep_system_metadata(meta: dict[str, Any], before: dict[str, Any]) -> None:
     """What no update changes; the resourceVersion becomes that of the object read."""
-    for name in ("resourceVersion", "creationTimestamp", "deletionTimestamp", "generation", "selfLink"):
+    for name in OF_THE_SERVER:
         _take(meta, before, name)
-    for name in ("deletionGracePeriodSeconds", "uid"):
+    for name in ONCE:
         if meta.get(name) is None:
             _take(meta, before, name)
 

@@ -14,17 +14,7 @@ import msgspec
 
 from devkube import bodies, parameters, scale, strategies
 from devkube.builtin.metadata import validate_metadata
-from devkube.errors import (
-    MODIFIED,
-    About,
-    Cause,
-    StatusError,
-    already_exists,
-    bad_request,
-    conflict,
-    invalid,
-    not_found,
-)
+from devkube.errors import MODIFIED, Cause, StatusError, already_exists, bad_request, conflict, invalid, not_found
 from devkube.kinds import Object, Resource
 from devkube.machinery import Machinery, new_uid
 from devkube.managedfields import Author, track_update
@@ -33,6 +23,7 @@ from devkube.store import Lost, Stored, encode
 from devkube.values import clone
 
 _ATTEMPTS: Final = 5
+_VERSION: Final = "metadata.resourceVersion"
 
 
 @dataclass
@@ -60,7 +51,7 @@ class Write:
                 raise
             # What a patch made is not of its type: the patch is at fault.
             cause = Cause("FieldValueInvalid", f"Invalid value: {error.message}", "patch")
-            raise invalid(About("", "", ""), [cause]) from None
+            raise invalid(self.resource.about(), [cause]) from None
         self.request.warnings.extend(warnings if validation == "Ignore" else [*repeated, *warnings])
 
     @property
@@ -71,9 +62,9 @@ class Write:
 
     def attributes(self, new: Object, old: Object | None) -> Attributes:
         request = self.request
-        scaled = request.subresource == "scale" and old is not None
-        if scaled and old is not None:
-            new, old = scale.of(new, self.resource), scale.of(old, self.resource)
+        kind = None
+        if request.subresource == "scale" and old is not None:
+            kind, new, old = scale.KIND, scale.of(new, self.resource), scale.of(old, self.resource)
         return Attributes(
             operation="CREATE" if old is None else "UPDATE",
             resource=self.resource,
@@ -85,7 +76,7 @@ class Write:
             subresource=request.subresource,
             dry_run=self.options.dry_run,
             options=self.options.options("CreateOptions" if old is None else "UpdateOptions"),
-            kind=scale.KIND if scaled else None,
+            kind=kind,
             warnings=request.warnings,
         )
 
@@ -138,10 +129,7 @@ async def insert(write: Write, obj: Object, *, tracked: bool = False) -> Answer:
         raise StatusError(405, "MethodNotAllowed", told, group=resource.group, kind=resource.plural)
     if resource.namespaced:
         m.check_namespace(resource, request.namespace, meta.get("name") or "")
-    for name in (
-        *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),
-        *("selfLink", "resourceVersion", "generation"),
-    ):
+    for name in (*strategies.OF_THE_SERVER, *strategies.ONCE):
         meta.pop(name, None)
     if "status" in resource.subresources and resource.key not in strategies.KEEPS_STATUS:
         obj.pop("status", None)
@@ -151,7 +139,6 @@ async def insert(write: Write, obj: Object, *, tracked: bool = False) -> Answer:
     obj = await write.admitted(obj, None)
     strategies.in_namespace(obj, request)
     meta = obj["metadata"]
-    meta.pop("resourceVersion", None)
     if meta.get("generateName") and not meta.get("name"):
         meta["name"] = m.unused_name(resource, request.namespace, meta["generateName"])
     name = meta.get("name") or ""
@@ -188,9 +175,8 @@ async def update(m: Machinery, request: Request) -> Answer:
     if not meta.get("resourceVersion") and not scaled and strategies.versioned_put(resource):
         if stored is None:
             raise not_found(resource.about(request.name))
-        told = "Invalid value: 0: must be specified for an update"
-        about = About(resource.group, resource.plural, request.name, resource.plural)
-        raise invalid(about, [Cause("FieldValueInvalid", told, "metadata.resourceVersion")])
+        cause = Cause("FieldValueInvalid", "Invalid value: 0: must be specified for an update", _VERSION)
+        raise invalid(resource.about(request.name), [cause])
 
     def changed(old: Object) -> Object:
         if meta.get("uid") and meta["uid"] != old["metadata"]["uid"]:

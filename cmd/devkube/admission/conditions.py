@@ -11,8 +11,6 @@ from typing import Any
 
 from devkube.errors import Cause
 
-_MOST = 64
-
 
 class Failed(Exception):
     """Conditions that could not be evaluated, none of the others being false."""
@@ -69,9 +67,6 @@ def problems(
     from devkube.custom import celenv
 
     causes: list[Cause] = []
-    if len(conditions) > _MOST:
-        text = f"Too many: {len(conditions)}: must have at most {_MOST} items"
-        causes.append(Cause("FieldValueTooMany", text, path))
     stored = {one.get("expression") for one in known}
     for at, one in enumerate(conditions):
         expression = (one.get("expression") or "").strip()

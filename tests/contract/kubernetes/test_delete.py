@@ -108,17 +108,6 @@ async def test_deletecollection_takes_what_is_selected(kube: Client, space: Spac
     assert await kube.names(space.configmaps, labelSelector="l") == ["c"]
 
 
-async def test_orphan_dependents_and_propagation_exclude_each_other(kube: Client, space: Space) -> None:
-    """ValidateDeleteOptions."""
-    await kube.create(space.configmaps, configmap("a"))
-    answer = await kube.delete(
-        f"{space.configmaps}/a", {**OPTIONS, "orphanDependents": True, "propagationPolicy": "Orphan"}
-    )
-    answer.refused(422, "Invalid", "orphanDependents and deletionPropagation cannot be both set")
-    answer = await kube.delete(f"{space.configmaps}/a", {**OPTIONS, "propagationPolicy": "Sideways"})
-    answer.refused(422, "Invalid", "propagationPolicy")
-
-
 async def test_options_may_be_parameters(kube: Client, space: Space) -> None:
     """Without a body the query is read: kubectl and curl use either."""
     await kube.create(space.configmaps, configmap("a"))

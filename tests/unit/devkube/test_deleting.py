@@ -100,14 +100,6 @@ async def test_a_pod_on_a_node_has_its_grace(api: Api) -> None:
     assert not await there(api, "pods", "p")
 
 
-async def test_a_pod_s_grace_is_not_shortened_into_the_past(api: Api) -> None:
-    await pod(api, "p")
-    await api.ask("delete", "pods", "p")
-    api.clock.advance(10)
-    found = (await api.ask("delete", "pods", "p", {"gracePeriodSeconds": 3}))["metadata"]
-    assert (found["deletionGracePeriodSeconds"], found["deletionTimestamp"]) == (1, api.clock.timestamp())
-
-
 async def test_a_pod_that_nobody_runs_goes_at_once(api: Api) -> None:
     await pod(api, "pending", nodeName="")
     await api.ask("delete", "pods", "pending")
