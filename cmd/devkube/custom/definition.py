@@ -52,12 +52,8 @@ def prepare(new: Object, old: Object | None, subresource: str) -> None:
 
 def warnings(crd: Object) -> list[str]:
     """Formats that constrain nothing."""
-    versions = (crd.get("spec") or {}).get("versions") or ()
-    return [
-        f"unrecognized format {causes.quoted(name)}"
-        for version in versions
-        for name in schemas.unrecognized(schemas.of(version))
-    ]
+    nodes = [schemas.of(version) for version in (crd.get("spec") or {}).get("versions") or ()]
+    return [f"unrecognized format {causes.quoted(name)}" for node in nodes for name in schemas.unrecognized(node)]
 
 
 def validate(new: Object, old: Object | None, subresource: str) -> list[Cause]:
@@ -67,14 +63,9 @@ def validate(new: Object, old: Object | None, subresource: str) -> list[Cause]:
     spec = new.get("spec")
     if not isinstance(spec, dict):
         return [causes.required("spec")]
-    found = [
-        *_spec(spec),
-        *_names(spec.get("names") or {}),
-        *_versions(spec.get("versions") or []),
-        *_stored(new, spec),
-    ]
+    found = [*_spec(spec), *_names(spec["names"]), *_versions(spec.get("versions") or []), *_stored(new, spec)]
     name = (new.get("metadata") or {}).get("name") or ""
-    if name != f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group', '')}":
+    if name != f"{spec['names'].get('plural', '')}.{spec.get('group', '')}":
         found.append(causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
     return [*found, *(_unchanged(spec, old["spec"]) if old is not None else ())]
 
@@ -83,9 +74,7 @@ def _stored(crd: Object, spec: Part) -> Iterator[Cause]:
     known = [version.get("name") for version in spec.get("versions") or ()]
     for index, name in enumerate((crd.get("status") or {}).get("storedVersions") or ()):
         if name not in known:
-            detail = (
-                f"missing from spec.versions; {name} was previously a storage version, and objects may be left in it"
-            )
+            detail = f"missing from spec.versions; {name} was previously a storage version of objects that may be left"
             yield causes.invalid(f"status.storedVersions[{index}]", name, detail)
 
 
@@ -113,15 +102,14 @@ def _spec(spec: Part) -> Iterator[Cause]:
 
 
 def _names(called: Part) -> Iterator[Cause]:
-    for field in ("plural", "singular"):
-        yield from _label(called.get(field) or "", f"spec.names.{field}")
-    for field in ("kind", "listKind"):
-        yield from _label((called.get(field) or "").lower(), f"spec.names.{field}")
+    labels = {field: called.get(field) or "" for field in ("plural", "singular")}
+    labels |= {field: (called.get(field) or "").lower() for field in ("kind", "listKind")}
+    for field in ("shortNames", "categories"):
+        labels |= {f"{field}[{index}]": value for index, value in enumerate(called.get(field) or ())}
+    for field, value in labels.items():
+        yield from _label(value, f"spec.names.{field}")
     if called.get("kind") == called.get("listKind"):
         yield causes.invalid("spec.names.listKind", called["listKind"], "kind and listKind may not be the same")
-    for field in ("shortNames", "categories"):
-        for index, value in enumerate(called.get(field) or ()):
-            yield from _label(value, f"spec.names.{field}[{index}]")
 
 
 def _label(value: str, path: str) -> Iterator[Cause]:
@@ -160,15 +148,14 @@ def _part(part: str, version: Part, path: str) -> Iterator[Cause]:
 
 
 def _scale(scale: Part, path: str) -> Iterator[Cause]:
-    parents = {
-        "specReplicasPath": (".spec.",),
-        "statusReplicasPath": (".status.",),
-        "labelSelectorPath": (".spec.", ".status."),
-    }
-    for name, known in parents.items():
+    for name, parents in (
+        ("specReplicasPath", [".spec."]),
+        ("statusReplicasPath", [".status."]),
+        ("labelSelectorPath", [".spec.", ".status."]),
+    ):
         value = scale.get(name) or ""
-        if (value or name != "labelSelectorPath") and not value.startswith(known):
-            yield causes.invalid(f"{path}.{name}", value, f"should be a json path under {' or '.join(known)}")
+        if (value or name != "labelSelectorPath") and not value.startswith(tuple(parents)):
+            yield causes.invalid(f"{path}.{name}", value, f"should be a json path under {' or '.join(parents)}")
 
 
 def _column(column: Part, path: str) -> Iterator[Cause]:

@@ -135,8 +135,8 @@ class Place:
 
 
 def root(
-    value: Any, node: Node, old: Any = UNKNOWN, *, path: str = "", resource: bool = True, keys: bool = False
+    value: Any, node: Node, old: Any = UNKNOWN, *, path: str = "", resource: bool | None = None, keys: bool = False
 ) -> Place:
-    """Where a walk begins: a whole object, or with `path` a part of one."""
-    unchanged = old is not UNKNOWN and same(value, old)
-    return Place(value, node, path, resource, node.get(PRESERVE) is True, old, unchanged, keys)
+    """Where a walk begins: a whole object, which is a resource, or with `path` a part of one."""
+    unchanged, special = old is not UNKNOWN and same(value, old), path == "" if resource is None else resource
+    return Place(value, node, path, special, node.get(PRESERVE) is True, old, unchanged, keys)

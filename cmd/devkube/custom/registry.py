@@ -6,7 +6,7 @@ the CRD is gone.
 
 import copy
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -14,7 +14,7 @@ from typing import Any, Final
 from devkube import causes
 from devkube.builtin.document import document
 from devkube.custom import cel, cells, schemas, structural, validation
-from devkube.custom.places import UNKNOWN, Node, root
+from devkube.custom.places import UNKNOWN, Node
 from devkube.errors import Cause, bad_request
 from devkube.kinds import Catalog, Column, FieldValidation, Object, Resource, Subresource
 from devkube.schema import Schema
@@ -90,8 +90,7 @@ def _column(column: Mapping[str, Any]) -> Column:
 class CustomRules:
     """One version of a CRD behind the protocol `kinds.Rules`; `node` is its openAPIV3Schema.
 
-    The order of steps is that of apiextensions' strategy: schema, embedded resources, sets and maps, then rules, and
-    rules only when nothing is wrong that would make them meaningless.
+    Rules are asked only when nothing is wrong that would make them meaningless.
     """
 
     version: str
@@ -142,22 +141,10 @@ class CustomRules:
 
     def validate(self, new: Object, old: Object | None, subresource: str) -> list[Cause]:
         before = UNKNOWN if old is None else old
-        found = [*validation.validate(self.node, new, before), *self._embedded(new, before)]
-        repeated = list(validation.duplicates(self.node, new))
-        if repeated and (old is None or not any(validation.duplicates(self.node, old))):
-            found += repeated
+        found = validation.validate(self.node, new, before)
         if not any(cause.reason in causes.BLOCKING for cause in found):
             found += cel.validate(self.node, new, before)
         return found
-
-    def _embedded(self, obj: Object, before: Any) -> Iterator[Cause]:
-        """Resources inside the object need their type, as any."""
-        for place in root(obj, self.node, before).walk():
-            if not place.path or not place.resource or not isinstance(place.value, dict) or place.unchanged:
-                continue
-            for name in ("apiVersion", "kind"):
-                if not place.value.get(name):
-                    yield causes.required(f"{place.path}.{name}")
 
     def table(self, obj: Object, now: float) -> list[Any]:
         return [cells.cell(column.type, cells.parse(column.path)(obj), now) for column in self.columns]

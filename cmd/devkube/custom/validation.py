@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from devkube import causes
 from devkube.custom import formats
-from devkube.custom.places import LIST_KEYS, UNKNOWN, Node, naming, root
+from devkube.custom.places import LIST_KEYS, UNKNOWN, Node, Place, naming, root
 from devkube.errors import Cause
 
 _TYPES: Final = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
@@ -23,13 +23,16 @@ _SIZES: Final[dict[type, tuple[str, str, str]]] = {  # the keywords of the least
 
 def validate(node: Node, value: Any, old: Any = UNKNOWN, *, path: str = "") -> list[Cause]:
     """Every violation. `path` is where the value stands in the object, `old` what stood there before."""
-    places = root(value, node, old, path=path).walk()
-    return [
-        cause
-        for place in places
-        if place.node is not None and not place.unchanged
-        for cause in _check(place.node, place.value, place.path)
-    ]
+    found: list[Cause] = []
+    for place in root(value, node, old, path=path).walk():
+        if place.node is not None and not place.unchanged:
+            found += _check(place.node, place.value, place.path)
+            if isinstance(place.value, list):
+                found += _repeated(place)
+            if place.resource and place.path and isinstance(place.value, dict):
+                missing = [name for name in ("apiVersion", "kind") if not place.value.get(name)]
+                found += [causes.required(f"{place.path}.{name}") for name in missing]
+    return found
 
 
 def _check(node: Node, value: Any, path: str) -> Iterator[Cause]:
@@ -83,8 +86,7 @@ def _string(node: Node, value: str, path: str) -> Iterator[Cause]:
     pattern, form = node.get("pattern"), node.get("format")
     if pattern and formats.pattern(pattern).search(value) is None:
         yield causes.invalid(path, value, f"{path} in body should match '{pattern}'")
-    check = formats.checker(form) if form and node.get("type") in (None, "string") else None
-    if check is not None and not check(value):
+    if form and node.get("type") in (None, "string") and not formats.fits(form, value):
         detail = f"{path} in body must be of type {form}: {causes.quoted(value)}"
         yield causes.wrong_type(path, value, detail)
 
@@ -129,16 +131,14 @@ def _combined(node: Node, value: Any, path: str) -> Iterator[Cause]:
         yield causes.invalid("", "", f"{causes.quoted(path)} must not validate the schema (not)")
 
 
-def duplicates(node: Node, value: Any) -> Iterator[Cause]:
-    """Every repeated element of a set and every repeated key of a map, in the whole value; each told once."""
-    for place in root(value, node, keys=True).walk():
-        name = naming(place.node)
-        if name is None or place.node is None or not isinstance(place.value, list):
-            continue
-        seen: dict[Any, int] = {}
-        for index, item in enumerate(place.value):
-            seen[name(item)] = seen.get(name(item), 0) + 1
-            if seen[name(item)] == 2:
-                keys = place.node.get(LIST_KEYS) or ()
-                told = {key: item[key] for key in keys if key in item} if isinstance(item, dict) and keys else item
-                yield causes.duplicate(f"{place.path}[{index}]", told)
+def _repeated(place: Place) -> Iterator[Cause]:
+    """Every repeated element of a set and every repeated key of a map, each told once."""
+    name, seen = naming(place.node), dict[Any, int]()
+    if name is None:
+        return
+    for index, item in enumerate(place.value):
+        seen[name(item)] = seen.get(name(item), 0) + 1
+        if seen[name(item)] == 2:
+            keys = (place.node or {}).get(LIST_KEYS) or ()
+            told = {key: item[key] for key in keys if key in item} if isinstance(item, dict) and keys else item
+            yield causes.duplicate(f"{place.path}[{index}]", told)
