@@ -4,7 +4,7 @@ Facts: upstream's discovery documents of 1.36; what is left out stands in devkub
 """
 
 from devkube.builtin.columns import columns
-from devkube.builtin.prepares import services
+from devkube.builtin.defaults import services
 from devkube.builtin.rules import BuiltinRules
 from devkube.kinds import ALL_VERBS, Resource, Subresource
 
@@ -16,13 +16,11 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("v1", "configmaps", "ConfigMap", "cm"),
     ("v1", "endpoints", "Endpoints", "ep"),
     ("v1", "events", "Event", "ev"),
-    ("v1", "limitranges", "LimitRange", "limits"),
     ("v1", "namespaces", "Namespace", "ns", "status finalize"),
     ("v1", "nodes", "Node", "no", "status"),
     ("v1", "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", "status"),
     ("v1", "persistentvolumes", "PersistentVolume", "pv", "status"),
     ("v1", "pods", "Pod", "po", "status binding eviction", "all"),
-    ("v1", "resourcequotas", "ResourceQuota", "quota", "status"),
     ("v1", "secrets", "Secret"),
     ("v1", "serviceaccounts", "ServiceAccount", "sa", "token"),
     ("v1", "services", "Service", "svc", "status", "all"),
@@ -40,7 +38,6 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("autoscaling/v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", "status", "all"),
     ("batch/v1", "cronjobs", "CronJob", "cj", "status", "all"),
     ("batch/v1", "jobs", "Job", "", "status", "all"),
-    ("networking.k8s.io/v1", "ingressclasses", "IngressClass"),
     ("networking.k8s.io/v1", "ingresses", "Ingress", "ing", "status"),
     ("networking.k8s.io/v1", "networkpolicies", "NetworkPolicy", "netpol"),
     ("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", "status"),
@@ -57,12 +54,11 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ),
     ("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", "pc"),
     ("coordination.k8s.io/v1", "leases", "Lease"),
-    ("node.k8s.io/v1", "runtimeclasses", "RuntimeClass"),
     ("discovery.k8s.io/v1", "endpointslices", "EndpointSlice"),
 )
 CLUSTER_WIDE = frozenset(
     (
-        *("Namespace", "Node", "PersistentVolume", "IngressClass", "StorageClass", "PriorityClass", "RuntimeClass"),
+        *("Namespace", "Node", "PersistentVolume", "StorageClass", "PriorityClass"),
         *("SelfSubjectReview", "TokenReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview"),
         *("SubjectAccessReview", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"),
         *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),

@@ -1,18 +1,21 @@
 """What `kubectl get` and `-o wide` show of the kinds that people look at; any other shows its age.
 
-Rule: upstream's `pkg/printers/internalversion`. The leading Name is put in by `tables`, but for Events, which bring
-their own at the end. A column of priority 1 is shown with `-o wide` only.
+Rules: upstream's `pkg/printers/internalversion` and `apimachinery/pkg/util/duration`. The leading Name is put in by
+`tables`, but for Events, which bring their own at the end. A column of priority 1 is shown with `-o wide` only.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from devkube.builtin.podcells import condition, since, summary
 from devkube.kinds import Column, Object
 from devkube.selectors import selector_text
 
 Row = tuple[str, str, int, Callable[[Object, float], Any]]  # name, type, priority, cell
+Json = Mapping[str, Any]
 NONE = "<none>"
+# Unit, its seconds, from how many of it on it is used, and below how many the next smaller one is told too.
+_UNITS = (("y", 365 * 86400, 2, 8), ("d", 86400, 2, 8), ("h", 3600, 3, 8), ("m", 60, 2, 10), ("s", 1, 0, 0))
 AGE: Row = ("Age", "string", 0, lambda obj, now: since(get(obj, "metadata.creationTimestamp"), now))
 
 
@@ -42,9 +45,76 @@ def listed(name: str, path: str, show: Callable[[Any], str], wide: int = 0) -> R
     return told(name, lambda obj: ",".join(map(show, get(obj, path, ()))) or NONE, wide)
 
 
-def _restarts(pod: Object, now: float) -> str:
-    _, _, number, last = summary(pod)
-    return f"{number} ({since(last, now)} ago)" if number and last else str(number)
+def human(seconds: int) -> str:
+    """Two or three significant figures: 90s, 3m20s, 47m, 5h3m, 30h, 3d4h, 40d, 2y5d."""
+    if seconds < -1:
+        return "<invalid>"
+    seconds = max(seconds, 0)
+    at = next(index for index, (_, size, least, _) in enumerate(_UNITS) if seconds >= least * size)
+    unit, size, _, both = _UNITS[at]
+    count, rest = divmod(seconds, size)
+    smaller, small, *_ = _UNITS[min(at + 1, len(_UNITS) - 1)]
+    return f"{count}{unit}{rest // small}{smaller}" if count < both and rest >= small else f"{count}{unit}"
+
+
+def since(moment: str | None, now: float) -> str:
+    """The time from `moment` to `now` (Unix seconds)."""
+    return human(int(now - datetime.fromisoformat(moment).timestamp())) if moment else "<unknown>"
+
+
+def condition(status: Json, kind: str) -> Json:
+    return next((one for one in status.get("conditions") or () if one.get("type") == kind), {})
+
+
+def summary(pod: Object) -> tuple[str, str, int]:
+    """Ready (`1/2`), status, restarts."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    stays = {one.get("name") for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
+    first, main = status.get("initContainerStatuses") or [], status.get("containerStatuses") or []
+    sidecars = [one for one in first if one.get("name") in stays]
+    ready = sum(bool(one.get("ready")) and "running" in (one.get("state") or {}) for one in (*main, *sidecars))
+    gated = condition(status, "PodScheduled").get("reason") == "SchedulingGated"
+    reason = "SchedulingGated" if gated else status.get("reason") or status.get("phase") or ""
+    waiting = _initial(len(spec.get("initContainers") or ()), first, stays)
+    initialized = not waiting or condition(status, "Initialized").get("status") == "True"
+    reason = _main(status, main, reason) if initialized else waiting
+    if (pod.get("metadata") or {}).get("deletionTimestamp") and status.get("phase") not in ("Succeeded", "Failed"):
+        reason = "Terminating"
+    restarts = sum(one.get("restartCount", 0) for one in (*main, *(sidecars if initialized else first)))
+    return f"{ready}/{len(spec.get('containers') or ()) + len(stays)}", reason, restarts
+
+
+def _ended(state: Json) -> str:
+    return str(state.get("reason") or f"ExitCode:{state.get('exitCode', 0)}")
+
+
+def _initial(total: int, first: Sequence[Json], stays: set[Any]) -> str:
+    """What the Pod's initialisation waits for; empty if for nothing."""
+    for index, one in enumerate(first):
+        state = one.get("state") or {}
+        ended, waits = state.get("terminated"), (state.get("waiting") or {}).get("reason")
+        if (one.get("started") and one.get("name") in stays) or (ended is not None and not ended.get("exitCode")):
+            continue
+        if ended is not None:
+            return f"Init:{_ended(ended)}"
+        return f"Init:{waits}" if waits and waits != "PodInitializing" else f"Init:{index}/{total}"
+    return ""
+
+
+def _main(status: Json, main: Sequence[Json], reason: str) -> str:
+    running, failed = False, ""
+    for one in reversed(main):
+        state = one.get("state") or {}
+        if (state.get("waiting") or {}).get("reason"):
+            reason = state["waiting"]["reason"]
+        elif (ended := state.get("terminated")) is not None:
+            reason = _ended(ended)
+            failed = reason if ended.get("exitCode") else failed
+        elif one.get("ready") and state.get("running") is not None:
+            running = True
+    if reason == "Completed" and running:
+        return "Running" if condition(status, "Ready").get("status") == "True" else "NotReady"
+    return failed or reason if reason == "Completed" else reason
 
 
 def _port(port: Mapping[str, Any]) -> str:
@@ -79,17 +149,12 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
     "Pod": (
         told("Ready", lambda pod: summary(pod)[0]),
         told("Status", lambda pod: summary(pod)[1]),
-        ("Restarts", "string", 0, _restarts),
+        told("Restarts", lambda pod: str(summary(pod)[2])),
         AGE,
         text("IP", "status.podIP", NONE, 1),
         text("Node", "spec.nodeName", NONE, 1),
     ),
-    "ReplicaSet": (
-        number("Desired", "spec.replicas"),
-        number("Current", "status.replicas"),
-        number("Ready", "status.readyReplicas"),
-        *WORKLOAD,
-    ),
+    "ReplicaSet": (READY, *WORKLOAD),
     "Deployment": (
         READY,
         number("Up-to-date", "status.updatedReplicas"),
@@ -99,9 +164,7 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
     "StatefulSet": (READY, *WORKLOAD[:-1]),
     "DaemonSet": (
         number("Desired", "status.desiredNumberScheduled"),
-        number("Current", "status.currentNumberScheduled"),
         number("Ready", "status.numberReady"),
-        number("Up-to-date", "status.updatedNumberScheduled"),
         number("Available", "status.numberAvailable"),
         *WORKLOAD,
     ),

@@ -1,4 +1,5 @@
-"""What upstream fills in (`pkg/apis/*/v1/defaults.go`), in place, and twice without harm.
+"""What upstream fills in, in place: defaults (`pkg/apis/*/v1/defaults.go`), twice without harm, and what a kind's
+strategy derives once the object has its uid (`pkg/registry/*/strategy.go`, PrepareForCreate and PrepareForUpdate).
 
 `DEFAULTS` are by Go struct and hold wherever that struct is: a Pod's containers and those of any template. `FILLS` is
 what depends on other fields. Objects are decoded already: types are right and no value is null. What upstream's
@@ -6,11 +7,18 @@ admission plugins fill in is not here, but for what webhooks read of Pods: the s
 """
 
 import copy
+import ipaddress
+import itertools
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from devkube.builtin.scalars import quantity_value
 from devkube.builtin.types import Json, structs
+from devkube.kinds import Object
 from devkube.schema import Node
+
+Derive = Callable[[Object, Object | None, str], None]
 
 RBAC = "rbac.authorization.k8s.io"
 _PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
@@ -166,4 +174,78 @@ FILLS: Mapping[str, Callable[[Json], Any]] = {
     "apps.StatefulSetUpdateStrategy": _rolling({"partition": 0}),
     "batch.Job": _job,
     "rbac.Subject": _subject,
+}
+
+
+_UID, _NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
+_RANGE = ipaddress.ip_network("10.96.0.0/12")
+
+
+def _derive_pod(new: Object, old: Object | None, subresource: str) -> None:
+    if old is None:
+        new["status"] = {"phase": "Pending", "qosClass": _qos(new["spec"])}
+
+
+def _qos(spec: Json) -> str:
+    """Guaranteed, Burstable or BestEffort, by the cpu and memory of all containers."""
+    found: dict[str, list[Json]] = {"requests": [], "limits": []}
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        for kind, into in found.items():
+            amounts = container["resources"].get(kind, {})
+            into.append({k: v for k, v in amounts.items() if k in ("cpu", "memory") and quantity_value(v) > 0})
+    requests, limits = found.values()
+    if not any(requests) and not any(limits):
+        return "BestEffort"
+    return "Guaranteed" if requests == limits and all(len(one) == 2 for one in limits) else "Burstable"
+
+
+def _derive_job(new: Object, old: Object | None, subresource: str) -> None:
+    """A Job selects its own Pods by its uid, unless it says that it brings a selector."""
+    spec, meta = new["spec"], new["metadata"]
+    if old is not None or spec.get("manualSelector"):
+        return
+    uid, name = meta.get("uid", ""), meta.get("name", "")
+    labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
+    labels.update({"controller-uid": uid, _UID: uid, "job-name": name, _NAME: name})
+    spec["selector"] = {"matchLabels": {_UID: uid}}
+    meta["labels"] = meta.get("labels") or dict(labels)
+
+
+def _derive_namespace(new: Object, old: Object | None, subresource: str) -> None:
+    finalizers = new.setdefault("spec", {}).setdefault("finalizers", [])
+    if old is None and "kubernetes" not in finalizers:
+        finalizers.append("kubernetes")
+    elif old is not None and subresource != "finalize":
+        new["spec"]["finalizers"] = list((old.get("spec") or {}).get("finalizers") or ())
+
+
+def _derive_secret(new: Object, old: Object | None, subresource: str) -> None:
+    """stringData becomes data; it is never stored."""
+    for key, value in (new.pop("stringData", None) or {}).items():
+        new.setdefault("data", {})[key] = b64encode(value.encode()).decode()
+
+
+def services() -> Derive:
+    """Hands out addresses round and round; one per server. Single stack, IPv4; what is given back is not noticed."""
+    hosts = itertools.cycle(range(10, _RANGE.num_addresses - 1))
+
+    def service(new: Object, old: Object | None, subresource: str) -> None:
+        spec, before = new["spec"], (old or {}).get("spec") or {}
+        if spec.get("type") == "ExternalName":
+            for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+                spec.pop(key, None)
+            return
+        address = spec.get("clusterIP") or before.get("clusterIP") or str(_RANGE[next(hosts)])
+        spec["clusterIP"], spec["clusterIPs"] = address, [address]
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+
+    return service
+
+
+DERIVED: Mapping[str, Derive] = {
+    "Pod": _derive_pod,
+    "Job": _derive_job,
+    "Namespace": _derive_namespace,
+    "Secret": _derive_secret,
 }

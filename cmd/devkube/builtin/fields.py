@@ -62,9 +62,9 @@ def alone(value: list[str], at: str) -> Iterator[Cause]:
 
 
 PULL = one_of("Always", "IfNotPresent", "Never")
-PROTOCOL = one_of("SCTP", "TCP", "UDP")
 _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "parallelism", "completions", "backoffLimit")
-COUNTS = dict.fromkeys(_COUNTS, not_negative)
+# Of fields that mean the same in every struct.
+ANYWHERE = dict.fromkeys(_COUNTS, not_negative) | {"protocol": one_of("SCTP", "TCP", "UDP"), "matchLabels": labels}
 _UPDATES = {"type": one_of("RollingUpdate", "OnDelete")}
 _HOOK = {
     "failurePolicy": one_of("Fail", "Ignore"),
@@ -92,7 +92,6 @@ FIELDS: Mapping[str, Mapping[str, Rule]] = {
         "name": text(names.port_name),
         "containerPort": container_port,
         "hostPort": lambda value, at: port(value, at) if value else (),
-        "protocol": PROTOCOL,
     },
     "core.HTTPGetAction": {"scheme": one_of("HTTP", "HTTPS"), "port": port},
     "core.TCPSocketAction": {"port": port},
@@ -100,20 +99,16 @@ FIELDS: Mapping[str, Mapping[str, Rule]] = {
     "core.Volume": {"name": text(names.dns_label)},
     "core.ImageVolumeSource": {"pullPolicy": PULL},
     "core.ServiceSpec": {"type": one_of("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"), "selector": labels},
-    "core.ServicePort": {"name": text(names.dns_label), "protocol": PROTOCOL, "port": port, "targetPort": port},
-    "meta.LabelSelector": {"matchLabels": labels},
+    "core.ServicePort": {"name": text(names.dns_label), "port": port, "targetPort": port},
     "meta.LabelSelectorRequirement": {
         "key": text(names.qualified),
         "operator": one_of("In", "NotIn", "Exists", "DoesNotExist"),
     },
-    "apps.DeploymentSpec": COUNTS,
     "apps.DeploymentStrategy": {"type": one_of("Recreate", "RollingUpdate")},
-    "apps.ReplicaSetSpec": COUNTS,
-    "apps.DaemonSetSpec": COUNTS,
     "apps.DaemonSetUpdateStrategy": _UPDATES,
-    "apps.StatefulSetSpec": {**COUNTS, "podManagementPolicy": one_of("OrderedReady", "Parallel")},
+    "apps.StatefulSetSpec": {"podManagementPolicy": one_of("OrderedReady", "Parallel")},
     "apps.StatefulSetUpdateStrategy": _UPDATES,
-    "batch.JobSpec": {**COUNTS, "completionMode": one_of("Indexed", "NonIndexed")},
+    "batch.JobSpec": {"completionMode": one_of("Indexed", "NonIndexed")},
     "coordination.LeaseSpec": {"leaseDurationSeconds": within(1, 2**31 - 1), "leaseTransitions": not_negative},
     "rbac.Subject": {"kind": one_of("ServiceAccount", "User", "Group")},
     "admissionregistration.MutatingWebhook": _HOOK,
@@ -130,12 +125,7 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "core.Container": ("image",),
     "admissionregistration.RuleWithOperations": ("operations", "apiGroups", "apiVersions", "resources"),
 }
-OPTIONAL = {
-    "core.HTTPHeader.value",
-    "core.SleepAction.seconds",
-    "core.Sysctl.value",
-    "authentication.TokenReviewSpec.token",
-}
+OPTIONAL = ("core.HTTPHeader.value", "core.SleepAction.seconds", "authentication.TokenReviewSpec.token")
 
 
 def problems(obj: Json, node: Node, rules: Mapping[str, StructRule]) -> Iterator[Cause]:
@@ -145,8 +135,9 @@ def problems(obj: Json, node: Node, rules: Mapping[str, StructRule]) -> Iterator
         for key in (*found.get("required", ()), *REQUIRED.get(go, ())):
             if value.get(key) in (None, "", []) and (dot, key) != ("", "metadata") and f"{go}.{key}" not in OPTIONAL:
                 yield required(f"{dot}{key}")
-        for key, check in FIELDS.get(go, {}).items():
-            if key in value:
-                yield from check(value[key], f"{dot}{key}")
+        checks = FIELDS.get(go, {})
+        for key, one in value.items():
+            if check := checks.get(key) or ANYWHERE.get(key):
+                yield from check(one, f"{dot}{key}")
         if rule := rules.get(go):
             yield from rule(value, at, obj)

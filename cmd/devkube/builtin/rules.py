@@ -10,16 +10,13 @@ from typing import Any
 
 from devkube.builtin import types
 from devkube.builtin.columns import cells
-from devkube.builtin.defaults import default
+from devkube.builtin.defaults import DERIVED, Derive, default
 from devkube.builtin.document import schema_of
 from devkube.builtin.fields import problems
 from devkube.builtin.others import KINDS, STRUCTS
-from devkube.builtin.prepares import PREPARES, Prepare
 from devkube.errors import Cause, bad_request
 from devkube.kinds import FieldValidation, Object
 from devkube.schema import Schema
-
-NOT_ENFORCED = frozenset(("LimitRange", "ResourceQuota"))
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,7 @@ class BuiltinRules:
     group: str
     version: str
     kind: str
-    derive: Prepare | None = field(default=None, repr=False)  # of this server's own: addresses of Services
+    derive: Derive | None = field(default=None, repr=False)  # of this server's own: addresses of Services
 
     @cached_property
     def schema(self) -> Schema:
@@ -43,8 +40,7 @@ class BuiltinRules:
         unknown = [f'unknown field "{path}"' for path in gone]
         if unknown and validation == "Strict":
             raise bad_request(self._refused("strict decoding error: " + ", ".join(unknown)))
-        kept = [f"devkube keeps {self.kind} objects but does not enforce them"] if self.kind in NOT_ENFORCED else []
-        return kept + (unknown if validation == "Warn" else [])
+        return unknown if validation == "Warn" else []
 
     def _refused(self, why: str) -> str:
         # Upstream leaves the group out.
@@ -54,8 +50,8 @@ class BuiltinRules:
         default(obj, self.schema.node)
 
     def prepare(self, new: Object, old: Object | None, subresource: str) -> None:
-        if prepare := self.derive or PREPARES.get(self.kind):
-            prepare(new, old, subresource)
+        if derive := self.derive or DERIVED.get(self.kind):
+            derive(new, old, subresource)
 
     def validate(self, new: Object, old: Object | None, subresource: str) -> list[Cause]:
         found = list(problems(new, self.schema.node, STRUCTS))

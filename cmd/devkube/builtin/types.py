@@ -6,7 +6,7 @@ canonically and raises `Undecodable` at the first wrong JSON type. What is decod
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from devkube.builtin import scalars
 from devkube.builtin.document import PREFIX, document
@@ -133,17 +133,9 @@ SPECIAL: Mapping[str, Callable[[Any, str], Any]] = {
 }
 
 
-class Struct(NamedTuple):
-    """One object of a Go struct: `go` is its type without the version (`core.Container`)."""
-
-    go: str
-    node: Node
-    value: Json
-    at: str
-
-
-def structs(value: Any, node: Node, at: str = "") -> Iterator[Struct]:
-    """Every struct of a decoded object, outer ones first: what is filled in at one is walked next."""
+def structs(value: Any, node: Node, at: str = "") -> Iterator[tuple[str, Node, Json, str]]:
+    """Every Go struct of a decoded object, outer ones first, so that what is filled in at one is walked next: its type
+    without the version (`core.Container`), its schema, itself, its path."""
     name, node = resolved(node, document())
     if isinstance(value, list):
         for index, one in enumerate(value):
@@ -151,7 +143,7 @@ def structs(value: Any, node: Node, at: str = "") -> Iterator[Struct]:
     elif isinstance(value, dict):
         fields, values = node.get("properties"), node.get("additionalProperties")
         if fields:
-            yield Struct(_go(name), node, value, at)
+            yield _go(name), node, value, at
         for key, one in list(value.items()):
             below = fields.get(key) if fields else values
             if isinstance(one, dict | list) and isinstance(below, Mapping):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Final
 
-from devkube.builtin.podcells import human
+from devkube.builtin.columns import human
 from devkube.custom import formats
 from devkube.kinds import Column
 

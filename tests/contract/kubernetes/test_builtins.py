@@ -182,8 +182,6 @@ ONCE = {"spec": {"restartPolicy": "Never", "containers": [container()]}}
             "persistentvolumeclaims",
             {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}},
         ),
-        ("v1", "resourcequotas", {"spec": {"hard": {"pods": "10"}}}),
-        ("v1", "limitranges", {"spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}}]}}),
         (
             "batch/v1",
             "cronjobs",
@@ -238,7 +236,6 @@ async def test_namespaced_kinds_are_served(
         ("v1", "nodes", {}),
         ("scheduling.k8s.io/v1", "priorityclasses", {"value": 5}),
         ("storage.k8s.io/v1", "storageclasses", {"provisioner": "example.com/p"}),
-        ("node.k8s.io/v1", "runtimeclasses", {"handler": "h"}),
         (
             "v1",
             "persistentvolumes",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devkube.builtin.podcells import human, summary
+from devkube.builtin.columns import human, summary
 from devkube.kinds import Catalog, Object
 
 Make = Callable[..., Object]
@@ -107,7 +107,7 @@ def test_a_pods_row(catalog: Catalog, a_pod: Make) -> None:
     assert row(catalog, obj) == {
         "Ready": "1/1",
         "Status": "Running",
-        "Restarts": "3 (60s ago)",
+        "Restarts": "3",
         "Age": "5m",
         "IP": "10.0.0.1",
         "Node": "node-1",

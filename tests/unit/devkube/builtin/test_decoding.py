@@ -126,12 +126,6 @@ def test_ports_by_number_or_name(catalog: Catalog) -> None:
         decode(catalog, {"spec": {"ports": [{"targetPort": True}]}}, kind="Service")
 
 
-def test_what_is_kept_but_not_enforced_says_so(catalog: Catalog) -> None:
-    assert decode(catalog, {}, kind="ResourceQuota") == [
-        "devkube keeps ResourceQuota objects but does not enforce them"
-    ]
-
-
 json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
