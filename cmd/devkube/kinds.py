@@ -49,23 +49,18 @@ class Rules(Protocol):
     def decode(self, obj: Object, *, validation: FieldValidation) -> list[str]:
         """Prune what the type does not know, in place. Warnings (texts as upstream: `unknown field "spec.x"`) for Warn;
         StatusError 400 for Strict. A wrong JSON type where a Go struct could not decode it is a 400 too (built-ins)."""
-        ...
 
     def default(self, obj: Object) -> None:
         """Fill defaults in place. Called before and after mutating webhooks."""
-        ...
 
     def prepare(self, new: Object, old: Object | None, subresource: str) -> None:
         """What a strategy does before validation on create (old None) and update: derived fields, dropped fields."""
-        ...
 
     def validate(self, new: Object, old: Object | None, subresource: str) -> list[Cause]:
         """Every violation of a create (old None) or an update."""
-        ...
 
     def table(self, obj: Object, now: float) -> list[Any]:
         """The cells of one row, without the leading Name, one per column of the resource."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -86,7 +81,7 @@ class Resource:
     custom: bool = False
     # JSONPaths of the scale subresource (specReplicasPath, statusReplicasPath, labelSelectorPath), CRDs and workloads.
     scale_paths: tuple[str, str, str] = (".spec.replicas", ".status.replicas", "")
-    # What field selectors may ask for, of a CRD (its selectableFields, `spec.color`); built-ins: `fieldselectors`.
+    # What field selectors may ask for, of a CRD (its selectableFields, `spec.color`); built-ins: `selectors`.
     selectable: tuple[str, ...] = ()
     # Of a CRD's version: objects stored up to this store version were made under another schema, and are read anew.
     since: int = 0

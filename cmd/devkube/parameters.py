@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from devkube import causes, fieldselectors, selectors
+from devkube import causes, selectors
 from devkube.errors import About, Cause, StatusError, bad_request, invalid
 from devkube.kinds import FieldValidation, Resource
 from devkube.requests import Request
@@ -108,12 +108,11 @@ def read(query: Mapping[str, str], resource: Resource, *, name: str = "", watch:
 
 
 def _predicate(query: Mapping[str, str], resource: Resource, name: str) -> Callable[[Stored], bool] | None:
-    own = resource.custom or resource.key in fieldselectors.FIELDS
-    fields = fieldselectors.parse_fields(query.get("fieldSelector", ""), fieldselectors.supported(resource), own=own)
+    fields = selectors.parse_fields(query.get("fieldSelector", ""), selectors.supported(resource))
     if name and fields.terms and fields.name != name:
         raise bad_request("fieldSelector metadata.name doesn't match requested name")
     if name and not fields.terms:
-        fields = fieldselectors.Fields((selectors.Requirement("metadata.name", "=", frozenset([name])),))
+        fields = selectors.Fields((selectors.Requirement("metadata.name", "=", frozenset([name])),))
     text = query.get("labelSelector", "")
     labels = selectors.parse_labels(text) if text.strip() else None
     if labels is None and not fields.terms:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from devkube import certificates, fieldselectors, routes, wiring
+from devkube import certificates, routes, selectors, wiring
 from devkube.access.authn import Authenticator, impersonated
 from devkube.access.objects import Objects
 from devkube.access.rbac import Authorizer, Question
@@ -169,7 +169,7 @@ class DevKube:
 
     def _selectable(self, key: str, obj: Object) -> Mapping[str, str]:
         resource = self.catalog.stored_as(key)
-        return fieldselectors.values(resource, obj) if resource else {}
+        return selectors.values(resource, obj) if resource else {}
 
     def _authenticate(self, headers: Mapping[str, str]) -> User:
         user = self.authenticator.user(headers.get("authorization"))

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 
 from devkube.clock import Clock
-from devkube.fieldselectors import values
 from devkube.kinds import Catalog, FieldValidation, Object, Resource, Subresource
 from devkube.requests import Answer, Listing, Request, Stream
 from devkube.schema import ANYTHING, Schema
+from devkube.selectors import values
 from devkube.store import Store, encode
 from devkube.tables import View
 from devkube.verbs import Verbs

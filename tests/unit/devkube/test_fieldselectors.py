@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devkube import fieldselectors
+from devkube import selectors
 from devkube.errors import StatusError
 from tests.unit.devkube.doubles import RESOURCES
 
@@ -26,7 +26,7 @@ FIELDS = ("metadata.name", "metadata.namespace", "status.phase")
     ],
 )
 def test_fields(text: str, chosen: bool) -> None:
-    assert fieldselectors.parse_fields(text, FIELDS).matches("ns", "a", {"status.phase": "Running"}) is chosen
+    assert selectors.parse_fields(text, FIELDS).matches("ns", "a", {"status.phase": "Running"}) is chosen
 
 
 @pytest.mark.parametrize(
@@ -40,25 +40,20 @@ def test_fields(text: str, chosen: bool) -> None:
 )
 def test_fields_that_are_none(text: str, told: str) -> None:
     with pytest.raises(StatusError) as caught:
-        fieldselectors.parse_fields(text, FIELDS)
+        selectors.parse_fields(text, FIELDS)
     assert caught.value.code == 400
     assert caught.value.message.startswith(told)
 
 
-def test_kinds_without_fields_of_their_own_tell_the_two_there_are() -> None:
-    with pytest.raises(StatusError, match=r'only "metadata\.name", "metadata\.namespace"'):
-        fieldselectors.parse_fields("data.x=1", FIELDS, own=False)
-
-
 def test_what_is_kept_of_objects() -> None:
     pod = {"spec": {"nodeName": "n1", "hostNetwork": True}, "status": {"phase": "Running"}}
-    found = fieldselectors.values(RESOURCES["pods"], pod)
+    found = selectors.values(RESOURCES["pods"], pod)
     assert (found["spec.nodeName"], found["spec.hostNetwork"], found["status.podIP"]) == ("n1", "true", "")
-    assert fieldselectors.values(RESOURCES["nodes"], {}) == {"spec.unschedulable": "false"}
-    assert fieldselectors.values(RESOURCES["configmaps"], {"data": {}}) == {}
+    assert selectors.values(RESOURCES["nodes"], {}) == {"spec.unschedulable": "false"}
+    assert selectors.values(RESOURCES["configmaps"], {"data": {}}) == {}
 
 
 @given(st.text(alphabet="ab=!,\\\\.metadata name", max_size=30))
 def test_any_text_selects_or_is_refused(text: str) -> None:
     with contextlib.suppress(StatusError):
-        assert fieldselectors.parse_fields(text, ["metadata.name"]).matches("ns", "x", {}) in (True, False)
+        assert selectors.parse_fields(text, ["metadata.name"]).matches("ns", "x", {}) in (True, False)
