@@ -7,14 +7,14 @@ It knows nothing of warmlog and imports nothing of it. The map:
     http           sockets and TLS               frontend     a request from its URL to its answer (requests)
     routes, negotiation, protobuf   what is asked for, in which form      documents    version, health and what follows
     discovery, openapi              what clients learn of the types       tables       objects as kubectl prints them
-    store, stored  objects, versions, history    watching     one watch as a stream of events
-    verbs          create … watch: reading, writing (writer, strategies, scale), patching, deleting; machinery: shared
-    bodies, parameters, deleteoptions            what a request says                selectors, fieldselectors
-    patches        JSON (jsonpatch), merge, strategic         values, errors, causes     JSON, refusals and their words
-    apply          server-side apply: merging, managedfields, changes, fieldsets (fieldtrees), typed
+    store          objects, versions, history    watching     one watch as a stream of events
+    verbs          create … watch: reading, writing (strategies, scale), patching, deleting; machinery: shared
+    bodies, parameters              what a request says       selectors     of labels and fields
+    patches        JSON, merge, strategic                     values, errors, causes     JSON, refusals and their words
+    apply          server-side apply: managedfields, fieldsets, typed
     kinds, schema  what a type is                builtin/     types that exist      custom/  types from CRDs (CEL too)
     admission/     webhooks, called over TLS     access/      who are you, may you
-    lifecycle      namespaces, CRDs; collecting: garbage; wiring: what the parts are put together with
+    lifecycle      garbage, namespaces, CRDs; wiring: what the parts are put together with
     faults         trouble on demand
     simulation/    controllers, nodes and kubelets that give test clusters life; off by default
 
