@@ -1,7 +1,8 @@
 """x-kubernetes-validations: rules checked when the CRD is written and evaluated on every write of an object.
 
 A rule that uses oldSelf is a transition rule: it holds only between an old value and a new one, found by field name, by
-map key, or by the keys of a list that is a map. What fails although nothing of it changed is not blamed.
+map key, or by the keys of a list that is a map. What fails although nothing of it changed is not blamed. Lists are
+compared with their order, also those that are sets or maps.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,16 +10,16 @@ from typing import Any, Final
 
 from devkube import causes
 from devkube.custom import celenv, views
-from devkube.custom.places import UNKNOWN, Node, Place, aligned, root
+from devkube.custom.places import UNKNOWN, Node, Place, root
 from devkube.errors import Cause
 
 RULES: Final = "x-kubernetes-validations"
 _MAX_MESSAGE: Final = 5 * 1024  # bytes of what a messageExpression may give
 
 
-def validate(node: Node, new: Any, old: Any = UNKNOWN, *, path: str = "", resource: bool = True) -> list[Cause]:
-    """Every rule that does not hold; the rules have been checked. `path`: where the value stands, if it is a part."""
-    places = root(new, node, old, path=path, resource=resource, keys=True).walk()
+def validate(node: Node, new: Any, old: Any = UNKNOWN) -> list[Cause]:
+    """Every rule that does not hold; the rules have been checked."""
+    places = root(new, node, old, keys=True).walk()
     return [cause for place in places for cause in _at(place)]
 
 
@@ -31,7 +32,7 @@ def _at(place: Place) -> Iterator[Cause]:
     try:
         values["self"] = view(place.value)
         if place.old is not UNKNOWN and place.old is not None:
-            values["oldSelf"] = view(aligned(node, place.value, place.old))
+            values["oldSelf"] = view(place.old)
             values["__old"] = [values["oldSelf"]]
     except (ValueError, OverflowError) as error:
         # A string that is not of its format: validation tells it, rules cannot be asked.

@@ -52,24 +52,6 @@ def naming(node: Node | None) -> Callable[[Any], Hashable] | None:
     return identity if kind == "set" else lambda item: identity([item.get(k) for k in keys if isinstance(item, dict)])
 
 
-def aligned(node: Node | None, new: Any, old: Any) -> Any:
-    """`old` with its sets and maps in the order of `new`: then plain equality says what upstream's does, which does not
-    see the order of such lists."""
-    if isinstance(new, dict) and isinstance(old, dict):
-        return {name: aligned(child(node, name), new.get(name), held) for name, held in old.items()}
-    if not isinstance(new, list) or not isinstance(old, list):
-        return old
-    name = naming(node)
-    if name is None:
-        pairs = [(new[index] if index < len(new) else None, item) for index, item in enumerate(old)]
-    else:
-        order = {name(item): index for index, item in enumerate(new)}
-        there = sorted((item for item in old if name(item) in order), key=lambda item: order[name(item)])
-        pairs = [(new[order[name(item)]], item) for item in there]
-        pairs += [(None, item) for item in old if name(item) not in order]
-    return [aligned(items(node), one, item) for one, item in pairs]
-
-
 @dataclass(frozen=True)
 class Place:
     value: Any

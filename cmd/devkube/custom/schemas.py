@@ -1,4 +1,4 @@
-"""One version's schema: structural, acceptable, with defaults that are themselves valid and rules that compile.
+"""One version's schema: structural, acceptable, with defaults that fit it and rules that compile.
 
 The rules of apiextensions' `ValidateStructural` and `ValidateCustomResourceDefinitionOpenAPISchema`. The root may have
 the fields every object has; under allOf, anyOf, oneOf and not a schema may only say what values are valid.
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from devkube import causes
 from devkube.custom import cel, formats, structural, validation
-from devkube.custom.places import EMBEDDED, LIST_KEYS, LIST_TYPE, PRESERVE, UNKNOWN, Node, items, mapping
+from devkube.custom.places import EMBEDDED, LIST_KEYS, LIST_TYPE, PRESERVE, Node, items, mapping
 from devkube.errors import Cause
 
 INT_OR_STRING: Final = "x-kubernetes-int-or-string"
@@ -68,7 +68,7 @@ def validate(node: Node, path: str) -> list[Cause]:
     """Every violation. Rules are compiled only when the schema is right otherwise, as upstream does."""
     spots = list(Spot(node, path, root=True, resource=True).walk())
     found = [*_specified(node, node, path, path), *(cause for spot in spots for cause in _structure(spot))]
-    for check in (_default, _written, _compiled, _ruled):
+    for check in (_default, _written, _compiled):
         found = found or [cause for spot in spots for cause in check(spot)]
     return found
 
@@ -208,11 +208,3 @@ def _written(spot: Spot) -> Iterator[Cause]:
 def _compiled(spot: Spot) -> Iterator[Cause]:
     if spot.node.get(cel.RULES):
         yield from cel.compiled(spot.node, spot.path, resource=spot.resource, lost=spot.lost)
-
-
-def _ruled(spot: Spot) -> Iterator[Cause]:
-    """Defaults keep the rules, whether they come or stay."""
-    value = spot.node.get("default")
-    if value is not None:
-        for old in (UNKNOWN, value):
-            yield from cel.validate(spot.node, value, old, path=f"{spot.path}.default", resource=spot.resource)
