@@ -5,6 +5,7 @@ A path of "" is the root, which upstream prints as `<nil>`. `OMIT` leaves the va
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from devkube.errors import Cause
@@ -33,46 +34,33 @@ def shown(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def _cause(reason: str, words: str, field: str, value: Any = OMIT, detail: str = "") -> Cause:
-    message = words if value is OMIT else f"{words}: {shown(value)}"
-    return Cause(f"FieldValue{reason}", f"{message}: {detail}" if detail else message, field or ROOT)
+def _told(reason: str, words: str, field: str, detail: str = "") -> Cause:
+    return Cause(f"FieldValue{reason}", f"{words}: {detail}" if detail else words, field or ROOT)
 
 
-def invalid(field: str, value: Any, detail: str) -> Cause:
-    return _cause("Invalid", "Invalid value", field, value, detail)
+def _valued(reason: str, words: str, field: str, value: Any, detail: str = "") -> Cause:
+    return _told(reason, words if value is OMIT else f"{words}: {shown(value)}", field, detail)
 
 
-def wrong_type(field: str, value: Any, detail: str) -> Cause:
-    return _cause("TypeInvalid", "Invalid value", field, value, detail)
-
-
-def required(field: str, detail: str = "") -> Cause:
-    return _cause("Required", "Required value", field, detail=detail)
-
-
-def forbidden(field: str, detail: str) -> Cause:
-    return _cause("Forbidden", "Forbidden", field, detail=detail)
-
-
-def duplicate(field: str, value: Any) -> Cause:
-    return _cause("Duplicate", "Duplicate value", field, value)
+invalid = partial(_valued, "Invalid", "Invalid value")
+wrong_type = partial(_valued, "TypeInvalid", "Invalid value")
+duplicate = partial(_valued, "Duplicate", "Duplicate value")
+absent = partial(_valued, "NotFound", "Not found")
+required = partial(_told, "Required", "Required value")
+forbidden = partial(_told, "Forbidden", "Forbidden")
 
 
 def unsupported(field: str, value: Any, accepted: Iterable[str]) -> Cause:
     detail = "supported values: " + ", ".join(map(quoted, accepted))
-    return _cause("NotSupported", "Unsupported value", field, value, detail)
+    return _valued("NotSupported", "Unsupported value", field, value, detail)
 
 
 def too_long(field: str, most: int) -> Cause:
-    return _cause("TooLong", "Too long", field, detail=f"may not be more than {most} byte{'s' * (most != 1)}")
+    return _told("TooLong", "Too long", field, f"may not be more than {most} byte{'s' * (most != 1)}")
 
 
 def too_many(field: str, actual: int, most: int) -> Cause:
-    return _cause("TooMany", "Too many", field, actual, f"must have at most {most} item{'s' * (most != 1)}")
-
-
-def absent(field: str, value: Any) -> Cause:
-    return _cause("NotFound", "Not found", field, value)
+    return _valued("TooMany", "Too many", field, actual, f"must have at most {most} item{'s' * (most != 1)}")
 
 
 def between(low: int, high: int) -> str:

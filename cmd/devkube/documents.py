@@ -1,17 +1,18 @@
 """What is served that is not about objects: version, health, discovery and OpenAPI.
 
-All of it but health depends on the catalog alone and is kept until that changes; ETags spare clients the rest.
+All of it but health depends on the catalog alone; ETags spare clients what has not changed.
 """
 
+import hashlib
 from typing import Final
 
+import msgspec
 from aiohttp import web
 
-from devkube import discovery, negotiation
+from devkube import discovery, negotiation, openapi
 from devkube.errors import method_not_allowed, no_such_path
 from devkube.kinds import Catalog, Object
 from devkube.negotiation import JSON
-from devkube.openapi import INFO, OpenApi
 from devkube.requests import Reply
 from devkube.routes import Route
 
@@ -37,8 +38,6 @@ PATHS: Final = ("/api", "/apis", *HEALTH, "/openapi/v2", "/openapi/v3", "/versio
 class Documents:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._kept = discovery.Cache(catalog)
-        self._openapi = OpenApi(catalog)
         self.address = ""  # host:port, told in /api; set when the port is known
 
     def answer(self, call: web.BaseRequest, route: Route) -> Reply:
@@ -61,11 +60,12 @@ class Documents:
         whole = path in ("/api", "/apis") and negotiation.aggregated(accept)
         if whole:
             content_type = negotiation.AGGREGATED
-        found = self._kept.get(f"{path} {whole}", lambda: self._made(path, whole=whole))
-        headers = (("ETag", found.etag), ("Vary", "Accept"))
-        if call.headers.get("if-none-match") == found.etag:
+        raw = msgspec.json.encode(self._made(path, whole=whole))
+        etag = f'"{hashlib.sha256(raw).hexdigest().upper()}"'
+        headers = (("ETag", etag), ("Vary", "Accept"))
+        if call.headers.get("if-none-match") == etag:
             return Reply(304, (), content_type, headers)
-        return Reply(200, (found.raw,), content_type, headers)
+        return Reply(200, (raw,), content_type, headers)
 
     def _made(self, path: str, *, whole: bool) -> Object:
         match path.strip("/").split("/"):
@@ -86,9 +86,9 @@ class Documents:
             case ["apis", group, version]:
                 return discovery.resource_list(self._catalog, group, version)
             case ["openapi", "v2"]:
-                return {"swagger": "2.0", "info": INFO, "paths": {}, "definitions": {}}
+                return {"swagger": "2.0", "info": openapi.INFO, "paths": {}, "definitions": {}}
             case ["openapi", "v3"]:
-                return self._openapi.index()
+                return openapi.index(self._catalog)
             case ["openapi", "v3", *rest]:
-                return self._openapi.v3("/".join(rest))
+                return openapi.v3(self._catalog, "/".join(rest))
         raise no_such_path()

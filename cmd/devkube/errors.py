@@ -6,6 +6,7 @@ decide by `reason`, people read `message`. Anything else that escapes a handler 
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
@@ -65,20 +66,21 @@ def _said(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value}
 
 
+bad_request = partial(StatusError, 400, "BadRequest")
+unauthorized = partial(StatusError, 401, "Unauthorized", "Unauthorized")
+no_such_path = partial(StatusError, 404, "NotFound", "the server could not find the requested resource")
+_NOT_ALLOWED = "the server does not allow this method on the requested resource"
+method_not_allowed = partial(StatusError, 405, "MethodNotAllowed", _NOT_ALLOWED)
+expired = partial(StatusError, 410, "Expired")
+unsupported_media_type = partial(StatusError, 415, "UnsupportedMediaType")
+
+
 def _on(about: About, code: int, reason: str, message: str) -> StatusError:
     return StatusError(code, reason, message, name=about.name, group=about.group, kind=about.resource)
 
 
-def bad_request(message: str) -> StatusError:
-    return StatusError(400, "BadRequest", message)
-
-
 def not_found(about: About) -> StatusError:
     return _on(about, 404, "NotFound", f"{about} not found")
-
-
-def no_such_path() -> StatusError:
-    return StatusError(404, "NotFound", "the server could not find the requested resource")
 
 
 def already_exists(about: About) -> StatusError:
@@ -102,22 +104,6 @@ def invalid(about: About, causes: Iterable[Cause]) -> StatusError:
     full = f"{about.kind}.{about.group}" if about.group else about.kind
     message = f'{full} "{about.name}" is invalid: {told}'
     return StatusError(422, "Invalid", message, name=about.name, group=about.group, kind=about.kind, causes=causes)
-
-
-def unsupported_media_type(message: str) -> StatusError:
-    return StatusError(415, "UnsupportedMediaType", message)
-
-
-def method_not_allowed() -> StatusError:
-    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-
-
-def unauthorized() -> StatusError:
-    return StatusError(401, "Unauthorized", "Unauthorized")
-
-
-def expired(message: str) -> StatusError:
-    return StatusError(410, "Expired", message)
 
 
 def internal(message: str) -> StatusError:

@@ -32,6 +32,11 @@ def refused(kind: str, found: Iterable[Cause]) -> StatusError:
     return invalid(About("meta.k8s.io", "", "", kind), found)
 
 
+def _check(kind: str, checks: Iterable[tuple[object, Cause]]) -> None:
+    if found := [cause for wrong, cause in checks if wrong]:
+        raise refused(kind, found)
+
+
 @dataclass(frozen=True)
 class Write:
     """Options of create, update and patch."""
@@ -52,23 +57,19 @@ class Write:
 
 def write(request: Request, kind: str, *, applies: bool = False) -> Write:
     """`kind`: CreateOptions, UpdateOptions or PatchOptions. The default manager is the client's program."""
-    query, found = request.query, list[Cause]()
+    query = request.query
     manager, dry = query.get("fieldManager", ""), query.get("dryRun", "")
     validation = query.get("fieldValidation") or "Warn"
-    if applies and not manager:
-        found.append(causes.required("fieldManager", "is required for apply patch"))
-    if kind == "PatchOptions" and not applies and "force" in query:
-        found.append(causes.forbidden("force", "may not be specified for non-apply patch"))
-    if len(manager) > 128:
-        found.append(causes.too_long("fieldManager", 128))
-    if not manager.isprintable():
-        found.append(causes.invalid("fieldManager", manager, "should only contain printable characters"))
-    if dry not in ("", "All"):
-        found.append(causes.unsupported("dryRun", dry, ["All"]))
-    if validation not in ("Ignore", "Warn", "Strict"):
-        found.append(causes.unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
-    if found:
-        raise refused(kind, found)
+    known, forced = ("Ignore", "Warn", "Strict"), kind == "PatchOptions" and not applies and "force" in query
+    checks = (
+        (applies and not manager, causes.required("fieldManager", "is required for apply patch")),
+        (forced, causes.forbidden("force", "may not be specified for non-apply patch")),
+        (len(manager) > 128, causes.too_long("fieldManager", 128)),
+        (not manager.isprintable(), causes.invalid("fieldManager", manager, "has characters that cannot be printed")),
+        (dry not in ("", "All"), causes.unsupported("dryRun", dry, ["All"])),
+        (validation not in known, causes.unsupported("fieldValidation", validation, known)),
+    )
+    _check(kind, checks)
     program = "".join(c for c in request.agent.partition("/")[0] if c.isprintable())[:128]
     checked = cast(FieldValidation, validation)
     return Write(dry == "All", manager or program or "unknown", checked, flag(query.get("force")), query)
@@ -91,10 +92,23 @@ class Read:
 def read(query: Mapping[str, str], resource: Resource, *, name: str = "", watch: bool = False) -> Read:
     match, version, token = (query.get(k, "") for k in ("resourceVersionMatch", "resourceVersion", "continue"))
     initial = flag(query["sendInitialEvents"]) if "sendInitialEvents" in query else None
-    if version and not version.isdecimal():
-        raise refused("ListOptions", [causes.invalid("resourceVersion", version, "it must be a number")])
-    if found := list(_mismatches(match, version, token, initial, watch=watch)):
-        raise refused("ListOptions", found)
+    field, known = "resourceVersionMatch", ["NotOlderThan"] if watch else ["Exact", "NotOlderThan"]
+
+    def forbidden(why: str, name: str = field) -> Cause:
+        return causes.forbidden(name, f"{name} {why}")
+
+    streams = forbidden(f"requires setting {field} to NotOlderThan", "sendInitialEvents")
+    checks = (
+        (version and not version.isdecimal(), causes.invalid("resourceVersion", version, "it must be a number")),
+        (match and match not in known, causes.unsupported(field, match, known)),
+        (match and token, forbidden("is forbidden when continue is provided")),
+        (watch and match and initial is None, forbidden("is forbidden for watch unless sendInitialEvents is provided")),
+        (watch and initial is not None and match != "NotOlderThan", streams),
+        (not watch and match and not version, forbidden("is forbidden unless resourceVersion is provided")),
+        (match == "Exact" and version == "0", forbidden('"exact" is forbidden for resourceVersion "0"')),
+        (not watch and initial is not None, forbidden("is forbidden for list", "sendInitialEvents")),
+    )
+    _check("ListOptions", checks)
     return Read(
         predicate=_predicate(query, resource, name),
         version=version,
@@ -118,23 +132,3 @@ def _predicate(query: Mapping[str, str], resource: Resource, name: str) -> Calla
     if labels is None and not fields.terms:
         return None
     return lambda one: (labels is None or labels(one.labels)) and fields.matches(one.namespace, one.name, one.fields)
-
-
-def _mismatches(match: str, version: str, token: str, initial: bool | None, *, watch: bool) -> Iterable[Cause]:
-    """Which of resourceVersionMatch, continue and sendInitialEvents do not go together."""
-    field = "resourceVersionMatch"
-    known = ["NotOlderThan"] if watch else ["Exact", "NotOlderThan"]
-    if match and match not in known:
-        yield causes.unsupported(field, match, known)
-    if match and token:
-        yield causes.forbidden(field, f"{field} is forbidden when continue is provided")
-    if watch and match and initial is None:
-        yield causes.forbidden(field, f"{field} is forbidden for watch unless sendInitialEvents is provided")
-    if watch and initial is not None and match != "NotOlderThan":
-        yield causes.forbidden(field, f"sendInitialEvents requires setting {field} to NotOlderThan")
-    if not watch and match and not version:
-        yield causes.forbidden(field, f"{field} is forbidden unless resourceVersion is provided")
-    if not watch and match == "Exact" and version == "0":
-        yield causes.forbidden(field, f'{field} "exact" is forbidden for resourceVersion "0"')
-    if not watch and initial is not None:
-        yield causes.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")

@@ -78,8 +78,6 @@ class DevKube:
         self.url = ""
         self.kubeconfig = self.ca_file = Path()
 
-    # ------------------------------------------------------------------------------------- life
-
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -116,8 +114,6 @@ class DevKube:
 
     async def stop(self) -> None:
         await self._started.aclose()
-
-    # ------------------------------------------------------------------------------------- asking in process
 
     async def request(
         self,
@@ -164,8 +160,6 @@ class DevKube:
     def expire_history(self) -> None:
         """Every version known to clients so far is too old now: 410 for those who resume."""
         self.store.compact()
-
-    # ------------------------------------------------------------------------------------- seams
 
     def _selectable(self, key: str, obj: Object) -> Mapping[str, str]:
         resource = self.catalog.stored_as(key)

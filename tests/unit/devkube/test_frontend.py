@@ -10,6 +10,7 @@ import pytest
 from devkube.builtin.catalog import builtin_resources
 from devkube.clock import Clock
 from devkube.errors import StatusError, unauthorized
+from devkube.faults import Faults
 from devkube.frontend import Frontend
 from devkube.kinds import Catalog
 from devkube.requests import ADMIN, Answer, Event, Listing, Reply, Request, Stream, User, warning_headers
@@ -50,6 +51,7 @@ class Server:
             Clock(),
             authenticate=lambda headers: self.known(),
             authorize=self.authorize,
+            faults=Faults(),
         )
 
     def known(self) -> User:

@@ -32,7 +32,7 @@ def test_writes() -> None:
         ({"dryRun": "Some"}, {}, 'dryRun: Unsupported value: "Some": supported values: "All"'),
         ({"fieldValidation": "Mild"}, {}, 'fieldValidation: Unsupported value: "Mild"'),
         ({"fieldManager": "x" * 129}, {}, "fieldManager: Too long: may not be more than 128 bytes"),
-        ({"fieldManager": "a\n"}, {}, "should only contain printable characters"),
+        ({"fieldManager": "a\n"}, {}, "has characters that cannot be printed"),
         ({"force": "true"}, {"kind": "PatchOptions"}, "force: Forbidden: may not be specified for non-apply patch"),
         ({}, {"kind": "PatchOptions", "applies": True}, "fieldManager: Required value: is required for apply patch"),
     ],
