@@ -20,7 +20,6 @@ import msgspec
 
 from devkube import certificates, routes, selectors, wiring
 from devkube.access.authn import Authenticator, impersonated
-from devkube.access.objects import Objects
 from devkube.access.rbac import Authorizer, Question
 from devkube.admission.call import Caller
 from devkube.admission.chain import Chain
@@ -50,14 +49,13 @@ class DevKube:
         self.catalog = Catalog(wiring.builtins())
         self.store = Store(self._selectable, limit=self.settings.history)
         self.verbs = Verbs(self.store, self.catalog, self.clock)
-        self.objects = Objects(self.store)
         self.admin_token = self.settings.admin_token or secrets.token_urlsafe(24)
-        self.authenticator = Authenticator(self.objects, self.clock, self.admin_token)
-        self.authorizer = Authorizer(self.objects, self.settings.authorization)
-        self.admission = Chain(self.objects, self.catalog, Caller(self.settings.webhook_services))
+        self.authenticator = Authenticator(self.store, self.clock, self.admin_token)
+        self.authorizer = Authorizer(self.store, self.settings.authorization)
+        self.admission = Chain(self.store, self.catalog, Caller(self.settings.webhook_services))
         self.verbs.admission = self.admission
         self.verbs.authorize = self._may
-        self.verbs.virtual.update(wiring.virtual(self.verbs, self.authenticator, self.authorizer, self.objects))
+        self.verbs.virtual.update(wiring.virtual(self.verbs, self.authenticator, self.authorizer))
         self.registry = Registry(self.catalog)
         self.verbs.complete = self._complete
         self.issued = certificates.issue((self.settings.listen, *self.settings.names))
@@ -99,7 +97,7 @@ class DevKube:
             if settings.simulate:
                 from devkube.simulation.simulation import Simulation  # nothing of it where it is not asked for
 
-                self._simulation = Simulation(self, self.store, self.clock, settings, self.lifecycle.idle)
+                self._simulation = Simulation(self)
                 started.push_async_callback(self._simulation.stop)
                 await self._simulation.start()
             port = await self.http.start(settings.listen, settings.port, tls(files))

@@ -9,7 +9,6 @@ from typing import Final
 from devkube import causes
 from devkube.access import defaults, reviews
 from devkube.access.authn import Authenticator
-from devkube.access.objects import Objects
 from devkube.access.rbac import Authorizer
 from devkube.builtin.catalog import builtin_resources
 from devkube.builtin.rules import BuiltinRules
@@ -27,7 +26,7 @@ _DONE: Final = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": 
 
 
 def virtual(
-    m: Machinery, authenticator: Authenticator, authorizer: Authorizer, objects: Objects
+    m: Machinery, authenticator: Authenticator, authorizer: Authorizer
 ) -> Mapping[tuple[str, str], Subresource]:
     """By storage key and subresource."""
 
@@ -54,7 +53,7 @@ def virtual(
     return {
         **{(key, ""): answered(make) for key, make in made.items()},
         ("serviceaccounts", "token"): answered(
-            lambda r, obj: reviews.token_request(authenticator, objects, m.clock, r.namespace, r.name, obj)
+            lambda r, obj: reviews.token_request(authenticator, r.namespace, r.name, obj)
         ),
         ("pods", "eviction"): partial(_evict, m),
         ("pods", "binding"): partial(_bind, m),

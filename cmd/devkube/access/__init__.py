@@ -1,6 +1,5 @@
 """Who are you, and may you.
 
-    objects        how this package (and admission) reads what is stored
     authn          the Authorization header -> User, or 401; ServiceAccount tokens; impersonation
     rbac           Role, ClusterRole and binding objects -> a decision; 403 as upstream words it
     reviews        TokenRequest, TokenReview, SubjectAccessReview and their relatives

@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from devkube.access.objects import Objects
 from devkube.access.rbac import Authorizer, Question
 from devkube.clock import Clock
 from devkube.errors import bad_request, unauthorized
 from devkube.requests import ADMIN, User
+from devkube.store import Store
 
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 ANONYMOUS = User("system:anonymous", groups=(UNAUTHENTICATED,))
@@ -32,8 +32,8 @@ class TokenError(Exception):
 
 
 class Authenticator:
-    def __init__(self, objects: Objects, clock: Clock, admin_token: str) -> None:
-        self._objects, self._clock, self._admin = objects, clock, admin_token.encode()
+    def __init__(self, store: Store, clock: Clock, admin_token: str) -> None:
+        self.store, self.clock, self._admin = store, clock, admin_token.encode()
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._issued: dict[str, dict[str, Any]] = {}  # token -> its claims
 
@@ -67,11 +67,11 @@ class Authenticator:
         good = [one for one in claims["aud"] if one in audiences]
         if not good:
             raise TokenError(f"token audiences {claims['aud']} is invalid for the target audiences {list(audiences)}")
-        if self._clock.now().timestamp() > claims["exp"]:
+        if self.clock.now().timestamp() > claims["exp"]:
             raise TokenError("service account token has expired")
         namespace, account = (claims["kubernetes.io"][key] for key in ("namespace", "serviceaccount"))
-        found = self._objects.get("serviceaccounts", namespace, account["name"])
-        if found is None or found["metadata"]["uid"] != account["uid"]:
+        found = self.store.get("serviceaccounts", namespace, account["name"])
+        if found is None or found.uid != account["uid"]:
             raise TokenError(f'serviceaccount "{account["name"]}" of UID {account["uid"]} not found')
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
         extra = {"authentication.kubernetes.io/credential-id": [f"JTI={claims['jti']}"]}

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from devkube import selectors
-from devkube.access.objects import Objects
 from devkube.errors import StatusError
 from devkube.kinds import Object
 from devkube.options import Authorization
 from devkube.requests import User
+from devkube.store import Store, load
 
 GROUP = "rbac.authorization.k8s.io"
 _KEYS = tuple(f"{plural}.{GROUP}" for plural in ("clusterroles", "roles", "clusterrolebindings", "rolebindings"))
@@ -57,16 +57,16 @@ class Grant:
 class Authorizer:
     """Decides by the objects of now, or allows everything when told so."""
 
-    def __init__(self, objects: Objects, mode: Authorization = "RBAC") -> None:
-        self._objects, self.mode = objects, mode
+    def __init__(self, store: Store, mode: Authorization = "RBAC") -> None:
+        self._store, self.mode = store, mode
         self._seen: tuple[int, ...] = ()
         self._grants: list[Grant] = []
 
     def grants(self, user: User, namespace: str) -> list[Grant]:
         """What the user has there, also by his groups. Objects are only read again when one of them changed."""
-        seen = tuple(map(self._objects.version_of, _KEYS))
+        seen = tuple(map(self._store.version_of, _KEYS))
         if seen != self._seen:
-            self._grants, self._seen = list(_grants(self._objects)), seen
+            self._grants, self._seen = list(_grants(self._store)), seen
         subjects = {("User", user.name), *(("Group", group) for group in user.groups)}
         return [one for one in self._grants if one.namespace in ("", namespace) and one.subject in subjects]
 
@@ -124,8 +124,8 @@ def allows(rule: Object, question: Question) -> bool:
     )
 
 
-def _grants(objects: Objects) -> Iterator[Grant]:
-    cluster_roles, roles, cluster_bindings, bindings = (list(objects.list(key)) for key in _KEYS)
+def _grants(store: Store) -> Iterator[Grant]:
+    cluster_roles, roles, cluster_bindings, bindings = ([load(one) for one in store.select(key)] for key in _KEYS)
     rules = {("ClusterRole", "", one["metadata"]["name"]): _gathered(one, cluster_roles) for one in cluster_roles}
     for role in roles:
         rules["Role", role["metadata"]["namespace"], role["metadata"]["name"]] = role.get("rules") or []

@@ -7,7 +7,6 @@ import uuid
 from typing import Any
 
 from devkube.access.authn import ISSUER, Authenticator, TokenError
-from devkube.access.objects import Objects
 from devkube.access.rbac import Authorizer, Question, faults
 from devkube.clock import Clock
 from devkube.errors import About, Cause, bad_request, invalid, not_found
@@ -18,12 +17,10 @@ _SHORTEST, _LONGEST, _USUAL = 600, 1 << 32, 3600  # seconds
 _ASKED = ("verb", "group", "resource", "subresource", "namespace", "name", "path")
 
 
-def token_request(
-    authenticator: Authenticator, objects: Objects, clock: Clock, namespace: str, name: str, obj: Object
-) -> Object:
+def token_request(authenticator: Authenticator, namespace: str, name: str, obj: Object) -> Object:
     """The TokenRequest completed by its status: a token for the audiences asked for, by default this server."""
-    spec = obj.get("spec") or {}
-    account = objects.get("serviceaccounts", namespace, name)
+    spec, clock = obj.get("spec") or {}, authenticator.clock
+    account = authenticator.store.get("serviceaccounts", namespace, name)
     if account is None:
         raise not_found(About("", "serviceaccounts", name))
     if spec.get("boundObjectRef"):
@@ -35,7 +32,7 @@ def token_request(
         told = f"Invalid value: {seconds}: may not specify a duration {limit}"
         cause = Cause("FieldValueInvalid", told, "spec.expirationSeconds")
         raise invalid(About("authentication.k8s.io", "", "", "TokenRequest"), [cause])
-    audiences, uid, now = list(spec.get("audiences") or [ISSUER]), account["metadata"]["uid"], clock.now().timestamp()
+    audiences, uid, now = list(spec.get("audiences") or [ISSUER]), account.uid, clock.now().timestamp()
     claims = {
         "aud": audiences,
         "exp": int(now) + seconds,

@@ -1,6 +1,6 @@
 """All webhooks of one request: the mutating ones one after the other, then the validating ones at once.
 
-    chain = Chain(objects, catalog, Caller(services))
+    chain = Chain(store, catalog, Caller(services))
     object = await chain.mutate(attributes)        # StatusError when denied, or when a call fails under policy Fail
     await chain.validate(attributes)
 
@@ -18,21 +18,21 @@ from collections.abc import Mapping
 import msgspec
 
 from devkube import patches
-from devkube.access.objects import Objects
 from devkube.admission import matching, review
 from devkube.admission.call import Caller, CallFailed
 from devkube.admission.matching import Hook
 from devkube.errors import StatusError, bad_request, internal
 from devkube.kinds import Catalog, Object, Resource
 from devkube.requests import Admission, Attributes
+from devkube.store import Store, load
 
 log = logging.getLogger("devkube.admission")
 _AUDITED = 256
 
 
 class Chain(Admission):
-    def __init__(self, objects: Objects, catalog: Catalog, caller: Caller) -> None:
-        self._objects, self._catalog, self._caller = objects, catalog, caller
+    def __init__(self, store: Store, catalog: Catalog, caller: Caller) -> None:
+        self._store, self._catalog, self._caller = store, catalog, caller
         self.audited: deque[Attributes] = deque(maxlen=_AUDITED)  # whose `audit` webhooks filled
 
     async def close(self) -> None:
@@ -40,7 +40,7 @@ class Chain(Admission):
 
     async def mutate(self, attributes: Attributes) -> Object:
         """The object after all of them; `attributes.object` is it as well."""
-        hooks = () if matching.exempt(attributes) else matching.hooks(self._objects.list(matching.MUTATING))
+        hooks = () if matching.exempt(attributes) else matching.hooks(map(load, self._store.select(matching.MUTATING)))
         called, due, changed = set[int](), set[int](), False  # by their places; `called`: and nothing changed since
         for turn in (0, 1):
             for at, hook in enumerate(hooks):
@@ -58,7 +58,9 @@ class Chain(Admission):
         return attributes.object or {}
 
     async def validate(self, attributes: Attributes) -> None:
-        hooks = () if matching.exempt(attributes) else matching.hooks(self._objects.list(matching.VALIDATING))
+        hooks = (
+            () if matching.exempt(attributes) else matching.hooks(map(load, self._store.select(matching.VALIDATING)))
+        )
         found = [(hook, self._told_as(hook, attributes)) for hook in hooks]
         calls = [self._ask(hook, resource, attributes, mutating=False) for hook, resource in found if resource]
         for told in await asyncio.gather(*calls, return_exceptions=True):
@@ -69,8 +71,8 @@ class Chain(Admission):
         return matching.told_as(hook, attributes, self._catalog, self._labels_of)
 
     def _labels_of(self, namespace: str) -> Mapping[str, str] | None:
-        found = self._objects.get("namespaces", "", namespace)
-        return None if found is None else found["metadata"].get("labels") or {}
+        found = self._store.get("namespaces", "", namespace)
+        return None if found is None else found.labels
 
     async def _ask(self, hook: Hook, resource: Resource, attributes: Attributes, *, mutating: bool) -> bool:
         """Whether the hook changed the object, which is then in `attributes`. StatusError for a denial, and for a call

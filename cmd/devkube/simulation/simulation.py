@@ -9,17 +9,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from devkube.clock import Alarm, Clock
+from devkube.clock import Alarm
 from devkube.errors import StatusError
 from devkube.kinds import Object
-from devkube.options import Settings
 from devkube.simulation.client import Client
 from devkube.simulation.deployments import deployment, replica_set
 from devkube.simulation.jobs import job
 from devkube.simulation.kubelet import Kubelet
 from devkube.simulation.nodes import Nodes, Scheduler
 from devkube.simulation.sets import daemon_set, stateful_set
-from devkube.store import Change, Store, load
+from devkube.store import Change, load
 
 if TYPE_CHECKING:
     from devkube.server import DevKube
@@ -95,14 +94,12 @@ class Loop:
 
 
 class Simulation:
-    """`others` are events of whoever else acts on what is written, waited for by `settle` too."""
-
-    def __init__(self, api: "DevKube", store: Store, clock: Clock, settings: Settings, *others: asyncio.Event) -> None:
-        self._store, self._clock, self._others = store, clock, others
+    def __init__(self, api: "DevKube") -> None:
+        self._api, self._store, self._clock = api, api.store, api.clock
         scheduler = Client(api, "default-scheduler", user="system:kube-scheduler", agent="kube-scheduler")
         kubelet = Client(api, "kubelet", user="system:node:devkube", agent="kubelet")
-        self._nodes = Nodes(kubelet, settings)
-        self._kubelet = Kubelet(kubelet, Scheduler(scheduler), pull=settings.pull_seconds)
+        self._nodes = Nodes(kubelet, api.settings)
+        self._kubelet = Kubelet(kubelet, Scheduler(scheduler), pull=api.settings.pull_seconds)
         self._loops = {
             "Node": Loop(kubelet, "Node", self._nodes.reconcile),
             "Pod": Loop(kubelet, "Pod", self._kubelet.reconcile),
@@ -125,7 +122,7 @@ class Simulation:
 
     async def settle(self) -> None:
         """Until nobody has work at this instant. What waits for time to pass goes on waiting."""
-        idle = [*(one.idle for one in self._loops.values()), *self._others]
+        idle = [*(one.idle for one in self._loops.values()), self._api.lifecycle.idle]
         while not all(one.is_set() for one in idle):
             for one in idle:
                 await one.wait()

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from devkube.access import defaults
-from devkube.access.objects import Objects
 from devkube.access.rbac import Authorizer
 from devkube.store import Store
 
@@ -19,8 +18,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.store = Store()
-        self.objects = Objects(self.store)
-        self.authorizer = Authorizer(self.objects)
+        self.authorizer = Authorizer(self.store)
 
     def put(self, kind: str, name: str, namespace: str = "", key: str = "", **rest: Any) -> dict[str, Any]:
         api = f"{GROUP}/v1" if kind in (*PLURALS, "ClusterRole") else "v1"

@@ -16,14 +16,14 @@ class Place:
     """A cluster with an account, and who authenticates there."""
 
     def __init__(self, cluster) -> None:
-        self.cluster, self.objects, self.clock = cluster, cluster.objects, Clock()
+        self.cluster, self.clock = cluster, Clock()
         self.clock.freeze()
-        self.authenticator = Authenticator(self.objects, self.clock, "s3cret")
+        self.authenticator = Authenticator(cluster.store, self.clock, "s3cret")
         cluster.put("ServiceAccount", "builder", "ns")
 
     def request(self, name: str = "builder", **spec) -> dict:
         body = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": spec}
-        return reviews.token_request(self.authenticator, self.objects, self.clock, "ns", name, body)
+        return reviews.token_request(self.authenticator, "ns", name, body)
 
     def token(self, **spec) -> str:
         return self.request(**spec)["status"]["token"]

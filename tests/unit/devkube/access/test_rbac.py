@@ -93,7 +93,7 @@ def test_a_decision_follows_the_objects(cluster, rule) -> None:
 
 def test_masters_and_always_allow_need_no_objects(cluster) -> None:
     assert cluster.authorizer.decide(pods(ADMIN, "destroy")).allowed
-    assert Authorizer(cluster.objects, "AlwaysAllow").decide(pods(JANE)).allowed
+    assert Authorizer(cluster.store, "AlwaysAllow").decide(pods(JANE)).allowed
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_what_may_i(held) -> None:
 
 
 def test_what_may_i_where_everything_is_allowed(cluster) -> None:
-    everything = Authorizer(cluster.objects, "AlwaysAllow")
+    everything = Authorizer(cluster.store, "AlwaysAllow")
     asked = body("SelfSubjectRulesReview", {"namespace": "ns"})
     status = reviews.self_subject_rules_review(everything, asked, JANE)["status"]
     assert status["resourceRules"] == [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from devkube.access.objects import Objects
 from devkube.admission.call import Caller
 from devkube.admission.chain import Chain
 from devkube.kinds import Catalog, Resource, Subresource
@@ -86,7 +85,7 @@ class Bench:
     def __init__(self) -> None:
         self.store = Store()
         self.caller = FakeCaller()
-        self.chain = Chain(Objects(self.store), Catalog([*BY_NAME.values(), *CONFIGURATIONS.values()]), self.caller)
+        self.chain = Chain(self.store, Catalog([*BY_NAME.values(), *CONFIGURATIONS.values()]), self.caller)
 
     @property
     def called(self) -> list[str]:
