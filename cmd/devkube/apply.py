@@ -10,10 +10,10 @@ from collections import deque
 from typing import Any
 
 from devkube.errors import Cause, StatusError, bad_request
-from devkube.fieldsets import NOTHING, Fields, Path, applied, is_whole, nodes, printed, with_parents, without, written
+from devkube.fieldsets import NOTHING, Fields, Path, applied, kind_of, nodes, printed, with_parents, without, written
 from devkube.kinds import Object
 from devkube.managedfields import Author, Owner, entries_of, managers_of, put, taken_from, tracked
-from devkube.typed import Type, Untypable, compiled, element
+from devkube.typed import SCALAR, Type, Untypable, compiled, element
 from devkube.values import clone, compact
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -60,7 +60,7 @@ def apply(live: Object | None, config: Object, author: Author, *, force: bool) -
 
 def merge(live: Any, config: Any, of: Type) -> Any:
     """The live value with everything that the configuration says. Shares branches with both."""
-    if is_whole(config, of):
+    if kind_of(config, of) == SCALAR:
         return config
     if isinstance(live, dict) and isinstance(config, dict | None):
         merged = dict(live)

@@ -10,8 +10,8 @@ Which values are one leaf and what list items are called follows structured-merg
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Set
-from dataclasses import dataclass
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from devkube.typed import LIST, MAP, SCALAR, UNTYPED, Type, Untypable, element
 from devkube.values import compact, same
@@ -24,8 +24,7 @@ _SELF: Final = "."
 _HELD: Final = object()  # the value of a map or list that is not empty: what it holds stands below
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class _Node(NamedTuple):
     kind: str  # SCALAR also where a map or list is owned as a whole
     value: Any
 
@@ -46,32 +45,30 @@ def nodes(obj: Any, of: Type, *, unique: bool = False) -> Nodes:
 
 
 def _walk(value: Any, of: Type, path: Path, found: Nodes, unique: bool) -> None:
-    children = list(_children(value, of, unique))
-    found[path] = _Node(SCALAR if is_whole(value, of) else of.kind(value), _HELD if children else value)
+    kind = kind_of(value, of)
+    children = _children(value, of, kind, unique)
+    found[path] = _Node(kind, _HELD if children else value)
     for name, item, child in children:
         _walk(item, child, (*path, name), found, unique)
 
 
-def is_whole(value: Any, of: Type) -> bool:
-    """Whether this is one leaf, whatever is in it."""
+def kind_of(value: Any, of: Type) -> str:
+    """MAP, LIST, or SCALAR: one leaf, whatever is in it."""
     kind = of.kind(value)
-    return kind == SCALAR or (of.atomic_map if kind == MAP else of.list_type == "atomic")
+    return SCALAR if (of.atomic_map if kind == MAP else of.list_type == "atomic") else kind
 
 
-def _children(value: Any, of: Type, unique: bool) -> Iterator[tuple[str, Any, Type]]:
-    if is_whole(value, of):
-        return
-    if of.kind(value) == MAP and isinstance(value, dict):
-        for name, item in value.items():
-            yield f"f:{name}", item, of.child(name)
-    elif of.kind(value) == LIST and isinstance(value, list):
-        groups: dict[str, list[Any]] = {}
-        for item in value:
-            groups.setdefault(element(item, of), []).append(item)
-        for name, items in groups.items():
-            if unique and len(items) > 1:
-                raise Untypable(f"duplicate entries for key {printed((name,))}")
-            yield (name, items[0], of.items) if len(items) == 1 else (name, items, UNTYPED)
+def _children(value: Any, of: Type, kind: str, unique: bool) -> list[tuple[str, Any, Type]]:
+    if kind == MAP and isinstance(value, dict):
+        return [(f"f:{name}", item, of.child(name)) for name, item in value.items()]
+    groups: dict[str, list[Any]] = {}
+    for item in value if kind == LIST and isinstance(value, list) else ():
+        groups.setdefault(element(item, of), []).append(item)
+    for name, items in groups.items():
+        if unique and len(items) > 1:
+            raise Untypable(f"duplicate entries for key {printed((name,))}")
+    one, more = of.items, UNTYPED
+    return [(name, items[0], one) if len(items) == 1 else (name, items, more) for name, items in groups.items()]
 
 
 def applied(found: Nodes) -> Fields:
@@ -95,7 +92,7 @@ def with_parents(fields: Fields) -> Fields:
 
 def without(value: Any, gone: Fields, of: Type, path: Path = ()) -> Any:
     """The value without these fields and all below them; maps and lists that lose all they had stay, though empty."""
-    if is_whole(value, of):
+    if kind_of(value, of) == SCALAR:
         return value
     if isinstance(value, dict):
         fields = [((*path, f"f:{name}"), name, item) for name, item in value.items()]
@@ -132,6 +129,7 @@ def read(fields: Any, path: Path = ()) -> Iterator[Path]:
             yield from read(below, (*path, _element(key)))
 
 
+@lru_cache(10_000)
 def _element(key: str) -> str:
     kind, text = key[:2], key[2:]
     if kind not in ("f:", "k:", "v:", "i:"):

@@ -53,8 +53,6 @@ class Lifecycle:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
 
-    # ------------------------------------------------------------------------------------- hearing
-
     def _heard(self, change: Change) -> None:
         after = change.after
         self._heard_owners(change)
@@ -105,8 +103,6 @@ class Lifecycle:
         self._todo[action, about] = None
         self._work.set()
         self.idle.clear()
-
-    # ------------------------------------------------------------------------------------- acting
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -211,8 +207,6 @@ class Lifecycle:
         stored = self._store.get(*where) if where else None
         resource = self._catalog.stored_as(stored.key) if stored else None
         return (resource, stored) if resource and stored else None
-
-    # ------------------------------------------------------------------------------------- asking
 
     async def _delete_all(self, resource: Resource, objects: Iterable[Stored]) -> bool:
         """Whether some are left."""

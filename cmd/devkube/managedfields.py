@@ -34,7 +34,7 @@ class Owner(NamedTuple):
     subresource: str
 
 
-class _Entry(msgspec.Struct, rename="camel"):
+class _Entry(msgspec.Struct, rename="camel", omit_defaults=True):
     operation: Literal["Apply", "Update"]
     api_version: Annotated[str, msgspec.Meta(min_length=1)]
     fields_type: Literal["FieldsV1"]
@@ -83,7 +83,9 @@ def track_update(new: Object, old: Object | None, author: Author) -> None:
     if managers or old is None:
         of, owner = compiled(author.schema), author.owner("Update")
         try:
-            before, after = nodes(tracked(old), of) if old else {}, nodes(tracked(new), of)
+            one, other = tracked(old) if old else {}, tracked(new)
+            some = {key for key in {*one, *other} if key not in one or key not in other or one[key] != other[key]}
+            before, after = (nodes({key: obj[key] for key in obj.keys() & some}, of) for obj in (one, other))
             changed = written(before, after)
             managers = taken_from(managers, changed | (before.keys() - after.keys()))
             if changed:
@@ -107,16 +109,14 @@ def put(obj: Object, managers: Managers) -> None:
     """Set managedFields."""
     meta = obj.get("metadata")
     rest = {k: v for k, v in meta.items() if k != "managedFields"} if isinstance(meta, dict) else {}
-    entries = []
-    for owner, one in managers.items():
-        if not one.fields:
-            continue
-        manager, operation, _, subresource = owner
-        found = _Entry(operation, one.group_version, "FieldsV1", tree(one.fields), one.time, manager, subresource)
-        entries.append({k: v for k, v in msgspec.to_builtins(found).items() if v})
+    owned = ((owner, one) for owner, one in managers.items() if one.fields)
+    entries = [
+        msgspec.to_builtins(_Entry(who, one.group_version, "FieldsV1", tree(one.fields), one.time, name, sub))
+        for (name, who, _, sub), one in owned
+    ]
     # In upstream's order: applies first, then by time.
     order = ("operation", "time", "manager", "apiVersion", "subresource")
-    entries = sorted(entries, key=lambda one: [one.get(key, "") for key in order])
+    entries.sort(key=lambda one: [one.get(key, "") for key in order])
     obj["metadata"] = rest | ({"managedFields": entries} if entries else {})
 
 
