@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 from devkube import causes
-from devkube.errors import StatusError, bad_request, invalid
+from devkube.errors import bad_request, invalid
 from devkube.kinds import Object, Resource
 
 _YAML: Final = ("application/yaml", "application/apply-patch+yaml")
@@ -39,24 +39,24 @@ def decode_object(body: bytes, content_type: str, resource: Resource, *, kind: s
 
     Returns it with apiVersion and kind set, and the duplicate keys of its text as messages (`duplicate field "a.b"`).
     """
-    wanted = kind or resource.kind
+    wanted, own, strict = kind or resource.kind, not kind, resource.custom and not kind
+    told = f"the object provided is unrecognized (must be of type {wanted}): couldn't get version/kind; "
     try:
         value = decode(body, content_type)
     except ValueError as error:
-        raise _unrecognized(wanted, str(error)) from None
+        raise bad_request(f"{told}{error}") from None
     if not isinstance(value, dict):
-        raise _unrecognized(wanted, "it is no JSON object")
+        raise bad_request(f"{told}it is no JSON object")
     found, version = value.get("kind"), value.get("apiVersion")
     if not isinstance(found, str | None) or not isinstance(version, str | None):
-        raise _unrecognized(wanted, "kind and apiVersion must be strings")
-    own, strict = not kind, resource.custom and not kind
+        raise bad_request(f"{told}kind and apiVersion must be strings")
     if strict and not found:
-        raise _unrecognized(wanted, "Object 'Kind' is missing")
-    if found and found != wanted:
+        raise bad_request(f"{told}Object 'Kind' is missing")
+    if found and found != wanted and strict:
         meta = value.get("metadata")
-        if strict:
-            name = meta.get("name", "") if isinstance(meta, dict) else ""
-            raise invalid(resource.about(name), [causes.invalid("kind", found, f"must be {wanted}")])
+        name = meta.get("name", "") if isinstance(meta, dict) else ""
+        raise invalid(resource.about(name), [causes.invalid("kind", found, f"must be {wanted}")])
+    if found and found != wanted:
         raise bad_request(f'{found} in version "{version or resource.version}" cannot be handled as a {wanted}')
     if own and (version or strict) and version != resource.group_version:
         told = f"the API version in the data ({version or ''}) does not match the expected API version "
@@ -65,12 +65,6 @@ def decode_object(body: bytes, content_type: str, resource: Resource, *, kind: s
     if own or not version:
         value["apiVersion"] = resource.group_version
     return value, duplicates(body, content_type)
-
-
-def _unrecognized(kind: str, why: str) -> StatusError:
-    return bad_request(
-        f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {why}"
-    )
 
 
 def duplicates(body: bytes, content_type: str = "application/json") -> list[str]:

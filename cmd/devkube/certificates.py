@@ -46,23 +46,22 @@ class Files:
 def issue(names: Iterable[str] = ()) -> Issued:
     """A new authority and a server certificate for loopback, the in-cluster names, and `names` (hosts or addresses)."""
     signer, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    authority = _name(f"devkube-ca@{datetime.now(UTC).isoformat()}")
-    ca = (
-        _builder(authority, authority, signer.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_SIGNS, critical=True)
-        .sign(signer, hashes.SHA256())
-    )
-    server = (
-        _builder(_name(NAME), authority, key.public_key())
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(alternative_names((*ALWAYS, *names))), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
-        .sign(signer, hashes.SHA256())
-    )
+    authority = f"devkube-ca@{datetime.now(UTC).isoformat()}"
+    ca = _builder(authority, authority, signer).add_extension(x509.BasicConstraints(True, 0), critical=True)
+    ca = ca.add_extension(_SIGNS, critical=True)
+    server = _builder(NAME, authority, key)
+    for extension in (
+        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]),
+        x509.SubjectAlternativeName(alternative_names((*ALWAYS, *names))),
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),
+    ):
+        server = server.add_extension(extension, critical=False)
     pem = serialization.Encoding.PEM
-    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return Issued(ca.public_bytes(pem), server.public_bytes(pem), secret)
+    return Issued(
+        ca.sign(signer, hashes.SHA256()).public_bytes(pem),
+        server.sign(signer, hashes.SHA256()).public_bytes(pem),
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )
 
 
 def write(issued: Issued, directory: Path) -> Files:
@@ -109,11 +108,8 @@ def alternative_names(names: Iterable[str]) -> list[x509.GeneralName]:
     return found
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-    now, serial = datetime.now(UTC), x509.random_serial_number()
-    made = x509.CertificateBuilder(issuer, subject, key, serial, now - SKEW, now + VALID)
-    return made.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-
-
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+def _builder(subject: str, issuer: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    by, of = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, one)]) for one in (issuer, subject))
+    now, public = datetime.now(UTC), key.public_key()
+    made = x509.CertificateBuilder(by, of, public, x509.random_serial_number(), now - SKEW, now + VALID)
+    return made.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)

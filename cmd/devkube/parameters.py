@@ -89,7 +89,7 @@ class Read:
     initial: bool | None
 
 
-def read(query: Mapping[str, str], resource: Resource, *, name: str = "", watch: bool = False) -> Read:
+def read(query: Mapping[str, str], resource: Resource, *, watch: bool = False) -> Read:
     match, version, token = (query.get(k, "") for k in ("resourceVersionMatch", "resourceVersion", "continue"))
     initial = flag(query["sendInitialEvents"]) if "sendInitialEvents" in query else None
     field, known = "resourceVersionMatch", ["NotOlderThan"] if watch else ["Exact", "NotOlderThan"]
@@ -110,7 +110,7 @@ def read(query: Mapping[str, str], resource: Resource, *, name: str = "", watch:
     )
     _check("ListOptions", checks)
     return Read(
-        predicate=_predicate(query, resource, name),
+        predicate=_predicate(query, resource),
         version=version,
         exact=match == "Exact",
         limit=number(query, "limit") or 0,
@@ -121,12 +121,8 @@ def read(query: Mapping[str, str], resource: Resource, *, name: str = "", watch:
     )
 
 
-def _predicate(query: Mapping[str, str], resource: Resource, name: str) -> Callable[[Stored], bool] | None:
+def _predicate(query: Mapping[str, str], resource: Resource) -> Callable[[Stored], bool] | None:
     fields = selectors.parse_fields(query.get("fieldSelector", ""), selectors.supported(resource))
-    if name and fields.terms and fields.name != name:
-        raise bad_request("fieldSelector metadata.name doesn't match requested name")
-    if name and not fields.terms:
-        fields = selectors.Fields((selectors.Requirement("metadata.name", "=", frozenset([name])),))
     text = query.get("labelSelector", "")
     labels = selectors.parse_labels(text) if text.strip() else None
     if labels is None and not fields.terms:

@@ -60,7 +60,7 @@ def list_(m: Machinery, request: Request) -> Answer:
 
 
 def watch(m: Machinery, request: Request) -> Stream:
-    options = parameters.read(request.query, request.resource, name=request.name, watch=True)
+    options = parameters.read(request.query, request.resource, watch=True)
     if options.initial:
         _not_ahead(m, options.version)
     return _events(m, request.resource, request.namespace, options)

@@ -44,8 +44,8 @@ def test_writes_that_are_none(query: dict[str, str], more: dict[str, Any], told:
     assert told in caught.value.message
 
 
-def read(watch: bool = False, name: str = "", **query: str) -> parameters.Read:
-    return parameters.read(query, PODS, watch=watch, name=name)
+def read(watch: bool = False, **query: str) -> parameters.Read:
+    return parameters.read(query, PODS, watch=watch)
 
 
 def stored(name: str, **labels: str) -> Stored:
@@ -56,7 +56,7 @@ def test_reads() -> None:
     found = read(limit="5", timeoutSeconds="7", allowWatchBookmarks="1", resourceVersion="3")
     assert (found.limit, found.timeout, found.bookmarks, found.version) == (5, 7, True, "3")
     assert found.predicate is None
-    for chosen in (read(labelSelector="l=b"), read(name="a"), read(name="a", fieldSelector="metadata.name=a")):
+    for chosen in (read(labelSelector="l=b"), read(fieldSelector="metadata.name=a")):
         assert chosen.predicate is not None
         assert chosen.predicate(stored("a", l="b"))
         assert not chosen.predicate(stored("b"))
@@ -80,8 +80,3 @@ def test_reads_that_are_none(query: dict[str, str], watch: bool, code: int, told
         read(watch, **query)
     assert caught.value.code == code
     assert told in caught.value.message
-
-
-def test_a_named_watch_selects_that_name_only() -> None:
-    with pytest.raises(StatusError, match="doesn't match requested name"):
-        read(name="a", fieldSelector="metadata.name=b")
