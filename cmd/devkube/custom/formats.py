@@ -98,6 +98,11 @@ FORMATS: Final[dict[str, Callable[[str], Any]]] = {
 }
 
 
+def known(name: str) -> bool:
+    """Whether a format of strings constrains anything."""
+    return name.replace("-", "") in FORMATS
+
+
 def fits(name: str, text: str) -> bool:
     """Whether a string is of a format; any is where the name means nothing."""
     try:
@@ -105,10 +110,3 @@ def fits(name: str, text: str) -> bool:
     except (ValueError, OverflowError):
         return False
     return True
-
-
-def recognized(name: str, kind: str) -> bool:
-    """Whether a format constrains values of this type."""
-    if kind in ("", "string"):
-        return name.replace("-", "") in FORMATS
-    return name in {"integer": ("int32", "int64"), "number": ("float", "double")}.get(kind, ())

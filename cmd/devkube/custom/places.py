@@ -36,7 +36,7 @@ def items(node: Node | None) -> Node | None:
 
 def identity(value: Any) -> Hashable:
     """Equal values, and only they, have equal identities; 1 and true are different."""
-    return value if type(value) is str else ("json", json.dumps(value, sort_keys=True))
+    return json.dumps(value, sort_keys=True)
 
 
 def same(new: Any, old: Any) -> bool:

@@ -74,9 +74,9 @@ def validate(node: Node, path: str) -> list[Cause]:
 
 
 def unrecognized(node: Node | None) -> list[str]:
-    """Formats that constrain nothing."""
-    told = [(spot.node.get("format"), spot.node.get("type") or "") for spot in Spot(node or {}, "").walk()]
-    return [form for form, kind in told if form and not formats.recognized(form, kind)]
+    """Formats of strings that constrain nothing."""
+    found = [spot.node for spot in Spot(node or {}, "").walk() if spot.node.get("type") == "string"]
+    return [one["format"] for one in found if one.get("format") and not formats.known(one["format"])]
 
 
 def _told(node: Node, path: str, rows: Iterable[tuple[object, Words, str, str]]) -> Iterator[Cause]:

@@ -39,7 +39,7 @@ def _check(node: Node, value: Any, path: str) -> Iterator[Cause]:
     """What is wrong with one value; what is inside of it has places of its own."""
     yield from _type(node, value, path)
     enum = node.get("enum")
-    if enum and not any((type(one) is type(value) and value == one) or _same_number(value, one) for one in enum):
+    if enum and not any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in enum):
         accepted = [one if isinstance(one, str) else causes.shown(one) for one in enum]
         yield causes.unsupported(path, value, accepted)
     if value is None:
@@ -54,10 +54,6 @@ def _check(node: Node, value: Any, path: str) -> Iterator[Cause]:
     elif isinstance(value, dict):
         missing = [name for name in node.get("required") or () if name not in value]
         yield from (causes.required(f"{path}.{name}" if path else name) for name in missing)
-
-
-def _same_number(a: Any, b: Any) -> bool:
-    return type(a) in (int, float) and type(b) in (int, float) and bool(a == b)
 
 
 def _type(node: Node, value: Any, path: str) -> Iterator[Cause]:
