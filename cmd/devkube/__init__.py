@@ -11,7 +11,7 @@ It knows nothing of warmlog and imports nothing of it. The map:
     verbs          create … watch: reading, writing (strategies, scale), patching, deleting; machinery: shared
     bodies, parameters              what a request says       selectors     of labels and fields
     patches        JSON, merge, strategic                     values, errors, causes     JSON, refusals and their words
-    apply          server-side apply: managedfields, fieldsets, typed
+    apply          server-side apply: managedfields, fieldsets
     kinds, schema  what a type is                builtin/     types that exist      custom/  types from CRDs (CEL too)
     admission/     webhooks, called over TLS     access/      who are you, may you
     lifecycle      garbage, namespaces, CRDs; wiring: what the parts are put together with

@@ -13,7 +13,7 @@ from devkube.errors import Cause, StatusError, bad_request
 from devkube.fieldsets import NOTHING, Fields, Path, applied, kind_of, nodes, printed, with_parents, without, written
 from devkube.kinds import Object
 from devkube.managedfields import Author, Owner, entries_of, managers_of, put, taken_from, tracked
-from devkube.typed import SCALAR, Type, Untypable, compiled, element
+from devkube.schema import SCALAR, Schema, Untypable, element
 from devkube.values import clone, compact
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -30,7 +30,7 @@ def apply(live: Object | None, config: Object, author: Author, *, force: bool) -
     # Clients send `creationTimestamp: null` and the like: in metadata a null says nothing.
     stated = {name: value for name, value in (config.get("metadata") or {}).items() if value is not None}
     config = {**config, "metadata": stated}
-    of, owner = compiled(author.schema), author.owner("Apply")
+    of, owner = author.schema, author.owner("Apply")
     base = {"apiVersion": config.get("apiVersion"), "kind": config.get("kind")} if live is None else live
     try:
         own = applied(nodes(tracked(config), of, unique=True))
@@ -58,7 +58,7 @@ def apply(live: Object | None, config: Object, author: Author, *, force: bool) -
     return merged
 
 
-def merge(live: Any, config: Any, of: Type) -> Any:
+def merge(live: Any, config: Any, of: Schema) -> Any:
     """The live value with everything that the configuration says. Shares branches with both."""
     if kind_of(config, of) == SCALAR:
         return config
@@ -72,7 +72,7 @@ def merge(live: Any, config: Any, of: Type) -> Any:
     return config
 
 
-def _merge_items(live: list[Any], config: list[Any], of: Type) -> list[Any]:
+def _merge_items(live: list[Any], config: list[Any], of: Schema) -> list[Any]:
     """In the order of the configuration; what only the live list has stays where it stands between those."""
     theirs = [(element(item, of), item) for item in live]
     mine = {element(item, of): item for item in config}
@@ -91,7 +91,7 @@ def _merge_items(live: list[Any], config: list[Any], of: Type) -> list[Any]:
     return merged + [other for key, other in rest if key not in mine]
 
 
-def _prune(merged: Object, last: Fields, owned: Fields, of: Type) -> Object:
+def _prune(merged: Object, last: Fields, owned: Fields, of: Schema) -> Object:
     """Without the fields that the manager applied before (`last`) and nobody owns now (`owned`, its own included)."""
     if last <= owned:
         return merged
@@ -121,7 +121,7 @@ def _printed(owner: Owner) -> str:
     return f"{told} using {owner.group_version}" if owner.operation == "Update" else told
 
 
-def _inherited(live: Object, of: Type, group_version: str) -> Fields:
+def _inherited(live: Object, of: Schema, group_version: str) -> Fields:
     """Fields of the last client-side apply that still have the value it gave them."""
     annotations = live.get("metadata", {}).get("annotations") or {}
     try:

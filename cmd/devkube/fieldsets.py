@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Set
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from devkube.typed import LIST, MAP, SCALAR, UNTYPED, Type, Untypable, element
+from devkube.schema import LIST, MAP, SCALAR, UNTYPED, Schema, Untypable, element
 from devkube.values import compact, same
 
 Path = tuple[str, ...]
@@ -37,14 +37,14 @@ class _Node(NamedTuple):
 Nodes = dict[Path, _Node]
 
 
-def nodes(obj: Any, of: Type, *, unique: bool = False) -> Nodes:
+def nodes(obj: Any, of: Schema, *, unique: bool = False) -> Nodes:
     """Everything in an object, containers included. Untypable where items have no name, or (`unique`) the same."""
     found: Nodes = {}
     _walk(obj, of, (), found, unique)
     return {path: node for path, node in found.items() if path not in _NOBODYS}
 
 
-def _walk(value: Any, of: Type, path: Path, found: Nodes, unique: bool) -> None:
+def _walk(value: Any, of: Schema, path: Path, found: Nodes, unique: bool) -> None:
     kind = kind_of(value, of)
     children = _children(value, of, kind, unique)
     found[path] = _Node(kind, _HELD if children else value)
@@ -52,13 +52,13 @@ def _walk(value: Any, of: Type, path: Path, found: Nodes, unique: bool) -> None:
         _walk(item, child, (*path, name), found, unique)
 
 
-def kind_of(value: Any, of: Type) -> str:
+def kind_of(value: Any, of: Schema) -> str:
     """MAP, LIST, or SCALAR: one leaf, whatever is in it."""
     kind = of.kind(value)
     return SCALAR if (of.atomic_map if kind == MAP else of.list_type == "atomic") else kind
 
 
-def _children(value: Any, of: Type, kind: str, unique: bool) -> list[tuple[str, Any, Type]]:
+def _children(value: Any, of: Schema, kind: str, unique: bool) -> list[tuple[str, Any, Schema]]:
     if kind == MAP and isinstance(value, dict):
         return [(f"f:{name}", item, of.child(name)) for name, item in value.items()]
     groups: dict[str, list[Any]] = {}
@@ -90,7 +90,7 @@ def with_parents(fields: Fields) -> Fields:
     return fields | {way for way in ways if way[-1].startswith("f:") and way not in _NOBODYS}
 
 
-def without(value: Any, gone: Fields, of: Type, path: Path = ()) -> Any:
+def without(value: Any, gone: Fields, of: Schema, path: Path = ()) -> Any:
     """The value without these fields and all below them; maps and lists that lose all they had stay, though empty."""
     if kind_of(value, of) == SCALAR:
         return value

@@ -16,8 +16,7 @@ import msgspec
 from devkube.errors import StatusError
 from devkube.fieldsets import NOTHING, Fields, nodes, read, tree, written
 from devkube.kinds import Object
-from devkube.schema import Schema
-from devkube.typed import Untypable, compiled
+from devkube.schema import Schema, Untypable
 from devkube.values import check_depth
 
 # Never owned by anybody: the server's, or the object's identity.
@@ -81,7 +80,7 @@ def track_update(new: Object, old: Object | None, author: Author) -> None:
     """
     managers = _current(new, old, author.subresource)
     if managers or old is None:
-        of, owner = compiled(author.schema), author.owner("Update")
+        of, owner = author.schema, author.owner("Update")
         try:
             one, other = tracked(old) if old else {}, tracked(new)
             some = {key for key in {*one, *other} if key not in one or key not in other or one[key] != other[key]}

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from devkube.fieldsets import Fields, applied, nodes, printed, read, tree, with_parents, without, written
-from devkube.schema import Schema
-from devkube.typed import Untypable, compiled
+from devkube.schema import Schema, Untypable
 
 TEXT = {"type": "string"}
 PORT = {
@@ -33,7 +32,7 @@ SPEC = {
     "part": {"type": "object", "properties": {"a": TEXT}},
 }
 NODE = {"type": "object", "properties": {"spec": {"type": "object", "properties": SPEC}}}
-TYPE = compiled(Schema(NODE, NODE))
+TYPE = Schema(NODE, NODE)
 
 elements = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"'])
 paths = st.frozensets(st.lists(elements, min_size=1, max_size=3).map(tuple), max_size=8)
