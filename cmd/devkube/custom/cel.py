@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from devkube import causes
 from devkube.custom import celenv, views
-from devkube.custom.places import UNKNOWN, Node, Place, root
+from devkube.custom.places import UNKNOWN, Node, Place, leads_to, root
 from devkube.errors import Cause
 
 RULES: Final = "x-kubernetes-validations"
@@ -56,7 +56,7 @@ def _evaluated(rule: Node, node: Node, place: Place, values: Mapping[str, Any]) 
         return
     expression = rule.get("messageExpression")
     detail = (expression and _computed(expression, optional, values)) or told or f"failed rule: {text.strip()}"
-    where = (place.path + views.resolved(rule.get("fieldPath") or "", node)[0]).removeprefix(".")
+    where = (place.path + (rule.get("fieldPath") or "")).removeprefix(".")
     value = causes.OMIT if node.get("type") in ("object", "array") else place.value
     match rule.get("reason"):
         case "FieldValueForbidden":
@@ -95,10 +95,8 @@ def written(rule: Node, node: Node, path: str) -> Iterator[Cause]:
         yield causes.required(f"{path}.message", "message must be specified if rule contains line breaks")
     if reason is not None and reason not in REASONS:
         yield causes.unsupported(f"{path}.reason", reason, REASONS)
-    try:
-        views.resolved(rule.get("fieldPath") or "", node)
-    except ValueError as error:
-        yield causes.invalid(f"{path}.fieldPath", rule["fieldPath"], f"must be a valid path: {error}")
+    if leads_to(rule.get("fieldPath") or "", node) is None:
+        yield causes.invalid(f"{path}.fieldPath", rule["fieldPath"], "must be a path of names that leads to a field")
 
 
 def compiled(node: Node, path: str, *, resource: bool, lost: str) -> Iterator[Cause]:

@@ -14,18 +14,12 @@ from devkube.builtin.columns import human
 from devkube.custom import formats
 from devkube.kinds import Column
 
-Step = Callable[[Any], Iterable[Any]]
 _STEP = re.compile(
-    r"""\.?(?P<name>(?:\\.|[^.\[\]\\*])+)|\.?(?P<any>\*)|\[(?P<all>\*)\]|\[(?P<index>-?\d+)\]
-    |\[(?P<quoted>'[^']*'|"[^"]*")\]|\[\?\(\s*@\.?(?P<left>[^=!<>()\[\]]+?)\s*==\s*(?P<right>[^()]+?)\s*\)\]""",
+    r"""\.?(?P<name>(?:\\.|[^.\[\]\\*])+)|\.?\*|\[\*\]|\[(?P<index>-?\d+)\]|\[(?P<quoted>'[^']*'|"[^"]*")\]
+    |\[\?\(\s*@\.?(?P<left>[^=!<>()\[\]]+?)\s*==\s*(?P<right>[^()]+?)\s*\)\]""",
     re.X,
 )
-AGE: Final = Column(
-    "Age",
-    "date",
-    ".metadata.creationTimestamp",
-    description="CreationTimestamp is a timestamp representing the server time when this object was created.",
-)
+AGE: Final = Column("Age", "date", ".metadata.creationTimestamp", description="How long ago the object was created.")
 
 
 @lru_cache(1024)
@@ -33,13 +27,13 @@ def parse(path: str) -> Callable[[Any], list[Any]]:
     """A function from an object to what the path finds. ValueError when it is no path."""
     if not path.startswith("."):
         raise ValueError("must be a simple json path starting with .")
-    steps: list[Step] = []
+    steps: list[Callable[[Any], Iterable[Any]]] = []
     end = 0
     while end < len(path) and path[end:] != ".":
         match = _STEP.match(path, end)
         if match is None:
             raise ValueError(f"unrecognized column definition {json.dumps(path)}")
-        steps.append(_step(match))
+        steps.append(_step(**match.groupdict()))
         end = match.end()
 
     def find(obj: Any) -> list[Any]:
@@ -51,18 +45,19 @@ def parse(path: str) -> Callable[[Any], list[Any]]:
     return find
 
 
-def _step(match: re.Match[str]) -> Step:
-    if match["left"] is not None:
-        left, literal = parse("." + match["left"]), match["right"]
-        wanted = literal[1:-1] if literal[:1] in "'\"" else json.loads(literal)
-        return lambda value: [one for one in _below(value) if left(one)[:1] == [wanted]]
-    if match["name"] is not None or match["quoted"] is not None:
-        name = re.sub(r"\\(.)", r"\1", match["name"]) if match["name"] is not None else match["quoted"][1:-1]
-        return lambda value: [value[name]] if isinstance(value, dict) and name in value else []
-    if match["index"] is not None:
-        index = int(match["index"])
-        return lambda value: value[index:][:1] if isinstance(value, list) and -len(value) <= index else []
-    return _below
+def _step(
+    name: str | None, index: str | None, quoted: str | None, left: str | None, right: str
+) -> Callable[[Any], Iterable[Any]]:
+    if left is not None:
+        find, wanted = parse(f".{left}"), right[1:-1] if right[:1] in "'\"" else json.loads(right)
+        return lambda value: [one for one in _below(value) if find(one)[:1] == [wanted]]
+    if index is not None:
+        at = int(index)
+        return lambda value: value[at:][:1] if isinstance(value, list) and -len(value) <= at else []
+    if name is None and quoted is None:
+        return _below
+    key = quoted[1:-1] if quoted is not None else re.sub(r"\\(.)", r"\1", name or "")
+    return lambda value: [value[key]] if isinstance(value, dict) and key in value else []
 
 
 def _below(value: Any) -> Iterable[Any]:

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from devkube import causes
 from devkube.builtin import names
-from devkube.custom import cells, schemas, views
+from devkube.custom import cells, schemas
+from devkube.custom.places import leads_to
 from devkube.errors import Cause
 from devkube.kinds import Object
 
@@ -172,10 +173,7 @@ def _column(column: Part, path: str) -> Iterator[Cause]:
 
 def _selectable(fields: list[str], node: Part, path: str) -> Iterator[Cause]:
     for index, where in enumerate(fields):
-        try:
-            found = views.resolved(where, node)[1].get("type")
-        except ValueError as error:
-            found = str(error)
-        if found not in ("string", "boolean", "integer") or where.startswith(".metadata"):
+        kind = (leads_to(where, node) or {}).get("type")
+        if kind not in ("string", "boolean", "integer") or where.startswith(".metadata"):
             detail = "must point to a field of type string, boolean or integer outside of metadata"
-            yield causes.invalid(f"{path}[{index}].jsonPath", where, f"{detail}: {found}")
+            yield causes.invalid(f"{path}[{index}].jsonPath", where, detail)

@@ -30,6 +30,14 @@ def child(node: Node | None, name: str) -> Node | None:
     return mapping(node.get("additionalProperties") if found is None else found)
 
 
+def leads_to(path: str, node: Node) -> Node | None:
+    """The schema of a path made of names (`.spec.color`), None where it names no field."""
+    found: Node | None = node
+    for name in path.split(".")[1:]:
+        found = child(found, name)
+    return found
+
+
 def items(node: Node | None) -> Node | None:
     return mapping(node.get("items")) if node is not None else None
 

@@ -1,7 +1,7 @@
 """What a schema does to an object before anything is checked: unknown fields go, nulls go, defaults come, and the
 metadata of the object and of resources embedded in it is read as Go reads ObjectMeta.
 
-Order and rules are those of apiextensions' decoder: prune, coerce metadata, drop nulls without default, default. All of
+Order and rules are those of apiextensions' decoder: prune, coerce metadata, drop nulls, default. All of
 it happens in place.
 """
 
@@ -51,25 +51,19 @@ def coerce(value: Any, node: Node) -> list[str]:
     return sorted(unknown)
 
 
-def _is_null(value: Any, node: Node | None) -> bool:
-    return value is None and node is not None and not node.get("nullable")
-
-
 def drop_nulls(value: Any, node: Node) -> None:
-    """Remove nulls from fields that are not nullable and have no default (those that have one get it later)."""
+    """Remove nulls from fields that are not nullable: those that have a default get it later."""
     for place in root(value, node).walk():
         for name, held, below in place.slots():
-            if isinstance(place.value, dict) and _is_null(held, below) and (below or {}).get("default") is None:
+            if held is None and below is not None and not below.get("nullable") and isinstance(place.value, dict):
                 del place.value[name]
 
 
 def default(value: Any, node: Node) -> None:
     """Fill in defaults, outside in: a default object gets the defaults of its own fields."""
+    drop_nulls(value, node)
     for place in root(value, node).walk():
         if isinstance(place.value, dict):
             for name, below in ((place.node or {}).get("properties") or {}).items():
                 if name not in place.value and below.get("default") is not None:
                     place.value[name] = copy.deepcopy(below["default"])
-        for key, held, below in place.slots():
-            if _is_null(held, below):
-                place.value[key] = copy.deepcopy((below or {}).get("default"))

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from devkube.custom import formats
-from devkube.custom.places import EMBEDDED, Node, child, items, mapping
+from devkube.custom.places import EMBEDDED, Node, items, mapping
 
 Kind = Literal["dyn", "int", "double", "bool", "string", "bytes", "timestamp", "duration", "list", "map", "object"]
 View = Callable[[Any], Any]
@@ -184,22 +184,3 @@ class _Messages:
             field.type, field.type_name = field.TYPE_MESSAGE, f".google.protobuf.{_WELL_KNOWN[seen.kind]}"
         else:
             field.type = getattr(field, "TYPE_INT64" if seen.kind == "int" else f"TYPE_{seen.kind.upper()}")
-
-
-# Paths that a CRD may give: `fieldPath` of rules and `selectableFields`, made of fields and map keys that exist.
-_STEP = re.compile(r"\.([^.\[\]]+)|\['((?:[^'\\]|\\.)*)'\]")
-
-
-def resolved(path: str, node: Node) -> tuple[str, Node]:
-    """The path as errors print it (`.spec.a`, `.labels[x]`) and the schema it leads to. ValueError with the reason."""
-    told, end = "", 0
-    while end < len(path):
-        step = _STEP.match(path, end)
-        if step is None:
-            raise ValueError(f"expected [ or . but got: {path[end:]}")
-        name = step[1] if step[1] is not None else re.sub(r"\\(.)", r"\1", step[2])
-        field, below = name in (node.get("properties") or {}), child(node, name)
-        if below is None:
-            raise ValueError("does not refer to a valid field")
-        node, told, end = below, f"{told}.{name}" if field else f"{told}[{name}]", step.end()
-    return told, node

@@ -112,7 +112,7 @@ def test_the_name_is_plural_and_group() -> None:
         ),
         (
             [version(spec_of({}), selectableFields=[{"jsonPath": ".spec.b"}])],
-            "does not refer to a valid field",
+            "must point to a field",
         ),
     ],
 )
@@ -290,7 +290,7 @@ FIELDS = {"n": {"type": "integer"}, "l": {"type": "array", "items": {"type": "st
         ({"rule": "self.s == 'oldSelf'", "optionalOldSelf": True}, "optionalOldSelf", "may not be set if oldSelf"),
         ({"rule": "self.n > 1", "messageExpression": "self.n"}, "messageExpression", "must evaluate to a string"),
         ({"rule": "self.n > 1", "messageExpression": "self.m"}, "messageExpression", "undefined field 'm'"),
-        ({"rule": "self.n > 1", "fieldPath": ".m"}, "fieldPath", "must be a valid path"),
+        ({"rule": "self.n > 1", "fieldPath": ".m"}, "fieldPath", "must be a path of names"),
         ({"rule": "self.n > 1", "reason": "Because"}, "reason", 'Unsupported value: "Because"'),
         ({"rule": "self.n\n> 1"}, "message", "message must be specified if rule contains line breaks"),
         ({"rule": "self.n > 1", "message": "a\nb"}, "message", "must not contain line breaks"),

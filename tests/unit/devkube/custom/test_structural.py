@@ -131,7 +131,7 @@ def test_defaults_are_copies() -> None:
 def test_nulls_go_unless_they_may_stay_or_have_a_default() -> None:
     obj = pool({"bare": None, "size": None, "free": None, "list": None, "unknown": None})
     structural.drop_nulls(obj, DEFAULTED)
-    assert obj["spec"] == {"size": None, "free": None, "unknown": None}
+    assert obj["spec"] == {"free": None, "unknown": None}
     structural.default(obj, DEFAULTED)
     assert obj["spec"]["size"] == 1
     assert obj["spec"]["free"] is None
