@@ -1,8 +1,8 @@
 """Time that a test may freeze and advance. Everything devkube dates or waits for goes through one `Clock`.
 
-While the clock is frozen `sleep` ends only by `advance` (or `thaw`), so that a test sees minutes of cluster life in
-no time and in a fixed order. Network deadlines (a watch's timeoutSeconds, a webhook's timeout) are promises to
-processes outside and stay real time.
+While the clock is frozen nothing is due but by `advance` (or `thaw`), so that a test sees minutes of cluster life in no
+time and in a fixed order. Network deadlines (a watch's timeoutSeconds, a webhook's timeout) are promises to processes
+outside and stay real time.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class Clock:
         self._arm()
 
     def advance(self, seconds: float) -> None:
-        """Move on and wake, in order of their deadlines, those whose sleep is over."""
+        """Move on and wake, in order of their deadlines, who waits."""
         if seconds < 0:
             raise ValueError(f"a clock does not go back, and it was asked to advance by {seconds} s")
         if self._frozen is not None:
@@ -75,14 +75,6 @@ class Clock:
         while self._alarms and self._alarms[0][2].callback is None:
             heapq.heappop(self._alarms)
         return max(0.0, self._alarms[0][0] - self.monotonic()) if self._alarms else None
-
-    async def sleep(self, seconds: float) -> None:
-        over = asyncio.Event()
-        alarm = self.call_later(seconds, over.set)
-        try:
-            await over.wait()
-        finally:
-            alarm.cancel()
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Alarm:
         alarm = Alarm(callback)

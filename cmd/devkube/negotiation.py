@@ -13,7 +13,7 @@ from devkube.errors import StatusError, unsupported_media_type
 Form = Literal["", "Table", "PartialObjectMetadata"]
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
-# Patch types by content type, as `patching` knows them.
+# Patch types by content type; `patching` refuses others.
 PATCHES: Final = (
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -65,12 +65,10 @@ def body_of(content_type: str, body: bytes, *, verb: str) -> tuple[str, bytes]:
     media = content_type.partition(";")[0].strip().lower()
     if media == protobuf.MEDIA or body.startswith(protobuf.MAGIC):
         return JSON, protobuf.to_json(body)
-    known = PATCHES if verb == "patch" else (JSON, YAML)
-    media = media or ("" if verb == "patch" else JSON)
-    if media not in known:
+    if verb != "patch" and media not in ("", JSON, YAML):
         told = "the body of the request was in an unknown format - accepted media types include: "
-        raise unsupported_media_type(told + ", ".join(known))
-    return media, body
+        raise unsupported_media_type(f"{told}{JSON}, {YAML}")
+    return media or ("" if verb == "patch" else JSON), body
 
 
 def not_acceptable(known: str) -> StatusError:

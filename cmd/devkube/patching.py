@@ -6,17 +6,12 @@ from devkube import apply, bodies, parameters, patches, scale
 from devkube.errors import bad_request, conflict, not_found, unsupported_media_type
 from devkube.kinds import Object, Resource
 from devkube.machinery import Machinery
+from devkube.negotiation import PATCHES
 from devkube.requests import Answer, Request
 from devkube.strategies import in_namespace, metadata, named
 from devkube.values import clone
 from devkube.writing import Write, guaranteed, insert
 
-PATCHES: Final = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-)
 APPLY: Final = "application/apply-patch+yaml"
 
 

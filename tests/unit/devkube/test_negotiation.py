@@ -71,19 +71,10 @@ def test_a_body_of_a_known_type_is_read(sent: str, verb: str, media: str) -> Non
     assert negotiation.body_of(sent, b"{}", verb=verb) == (media, b"{}")
 
 
-@pytest.mark.parametrize(
-    ("sent", "verb", "told"),
-    [
-        ("text/plain", "create", "application/json, application/yaml"),
-        ("application/json", "patch", "application/strategic-merge-patch+json"),
-        ("", "patch", "application/json-patch+json"),
-    ],
-)
-def test_a_body_of_an_unknown_type_is_a_415_that_names_the_known(sent: str, verb: str, told: str) -> None:
-    with pytest.raises(StatusError) as caught:
-        negotiation.body_of(sent, b"{}", verb=verb)
+def test_a_body_of_an_unknown_type_is_a_415_that_names_the_known() -> None:
+    with pytest.raises(StatusError, match="application/json, application/yaml") as caught:
+        negotiation.body_of("text/plain", b"{}", verb="create")
     assert caught.value.code == 415
-    assert told in caught.value.message
 
 
 @pytest.mark.parametrize("sent", ["application/vnd.kubernetes.protobuf", "application/json"])
