@@ -39,19 +39,18 @@ class Machinery:
         return stored
 
     def read(self, stored: Stored, resource: Resource) -> Object:
-        """A fresh copy in the shape of this resource's version."""
+        """A fresh copy in the shape of this resource's version. A custom object that is not in it is pruned and
+        defaulted as it is read, as upstream does with every one."""
         obj = load(stored)
         obj["apiVersion"], obj["kind"] = resource.group_version, resource.kind
-        if _outdated(stored, resource):
+        if resource.custom and not _current(stored, resource):
             resource.rules.decode(obj, validation="Ignore")
             resource.rules.default(obj)
         return obj
 
     def view(self, stored: Stored, resource: Resource) -> bytes:
-        """The same as JSON: the bytes of the store, under another version's name if need be."""
-        if _outdated(stored, resource):
-            return encode(self.read(stored, resource))
-        return stored.body(resource.group_version, resource.kind)
+        """The same as JSON: the bytes of the store if they are."""
+        return stored.raw if _current(stored, resource) else encode(self.read(stored, resource))
 
     def unused_name(self, resource: Resource, namespace: str, prefix: str) -> str:
         """As upstream: 58 characters of the prefix and five random ones."""
@@ -77,8 +76,7 @@ def new_uid() -> str:
     return str(uuid.uuid4())
 
 
-def _outdated(stored: Stored, resource: Resource) -> bool:
-    """A custom object written in another version, or before its schema changed: it is pruned and defaulted as it is
-    read, as upstream does with every one."""
+def _current(stored: Stored, resource: Resource) -> bool:
+    """Whether it was written in this version, and since its schema changed."""
     head = beginning(resource.group_version, resource.kind)
-    return resource.custom and (stored.version <= resource.since or not stored.raw.startswith(head + b","))
+    return stored.version > resource.since and stored.raw.startswith(head + b",")

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from devkube.errors import About, Cause, StatusError, bad_request, invalid
 from devkube.kinds import Object
 from devkube.strategic import strategic_merge
@@ -22,9 +24,15 @@ __all__ = ["json_patch", "merge_patch", "strategic_merge"]
 MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 * 1024 * 1024  # the sum of what `copy` operations of one patch may add
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}")
-Op = Mapping[str, Any]
 Place = tuple[Any, Any]  # a container and the key or index in it
 REJECTED = "the server rejected our request due to an error in our request"
+
+
+class _Operation(msgspec.Struct):
+    op: str = "none"
+    path: str | None = None
+    source: str | None = msgspec.field(default=None, name="from")
+    value: Any = None
 
 
 class _Fails(Exception):
@@ -34,12 +42,15 @@ class _Fails(Exception):
 def json_patch(doc: Object, ops: Any) -> Object:
     """The object after a JSON Patch. 400 for what is no patch, 413 for too many operations, 422 for one that fails."""
     check_depth(ops, "the patch")
-    _check_operations(ops)
-    if len(ops) > MAX_OPERATIONS:
-        most = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}"
+    try:
+        operations = msgspec.convert(ops, list[_Operation])
+    except msgspec.ValidationError as error:
+        raise bad_request(f"error decoding patch: {error}") from None
+    if len(operations) > MAX_OPERATIONS:
+        most = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
         raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {most}")
     try:
-        patched = _run(clone(doc), ops)
+        patched = _run(clone(doc), operations)
     except _Fails as why:
         raise StatusError(422, "Invalid", f"{REJECTED}: {why}") from None
     except RecursionError:  # operations may stack what is shallow by itself
@@ -58,17 +69,6 @@ def merge_patch(doc: Object, patch: Any) -> Object:
     return _merged(doc, patch)
 
 
-def _check_operations(ops: Any) -> None:
-    if not isinstance(ops, list) or not all(isinstance(op, dict) for op in ops):
-        raise bad_request("error decoding patch: a JSON patch is a list of operations, which are objects")
-    for op in ops:
-        for field in ("op", "path", "from"):
-            if not isinstance(op.get(field), str | None):
-                raise bad_request(
-                    f"error decoding patch: {field} of an operation is a string, not {go_type(op[field])}"
-                )
-
-
 def _merged(doc: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
     # Branches that the patch does not name are copied too: the caller may change the result.
     merged = {key: clone(value) for key, value in doc.items() if key not in patch}
@@ -81,48 +81,47 @@ def _merged(doc: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
     return merged
 
 
-def _run(doc: Any, ops: Iterable[Op]) -> Any:
+def _run(doc: Any, ops: Iterable[_Operation]) -> Any:
     """The document after all of them; it is changed."""
     root, copied = [doc], 0
     for op in ops:
         try:
             copied += _one(root, op)
         except _Fails as why:
-            raise _Fails(f"{op.get('op')} operation does not apply: {why}") from None
+            raise _Fails(f"{op.op} operation does not apply: {why}") from None
         if copied > MAX_COPIED_BYTES:
             raise _Fails(f"the copies take {copied} bytes, exceeding the limit {MAX_COPIED_BYTES}")
     return root[0]
 
 
-def _one(root: list[Any], op: Op) -> int:
+def _one(root: list[Any], op: _Operation) -> int:
     """Apply one operation; bytes that it copied."""
-    match op.get("op"):
+    match op.op:
         case "add":
-            _put(_place(root, op), clone(op.get("value")))
+            _put(_place(root, op.path), clone(op.value))
         case "remove":
-            _take(_place(root, op))
+            _take(_place(root, op.path))
         case "replace":
-            _replace(_place(root, op, whole=True), clone(op.get("value")))
+            _replace(_place(root, op.path, whole=True), clone(op.value))
         case "move":
-            value = _take(_place(root, op, "from"))
-            _put(_place(root, op), value)
+            value = _take(_place(root, op.source))
+            _put(_place(root, op.path), value)
         case "copy":
-            value = clone(_get(_place(root, op, "from")))
-            _put(_place(root, op), value)
+            value = clone(_get(_place(root, op.source)))
+            _put(_place(root, op.path), value)
             return len(compact(value))
         case "test":
-            if not same(_get(_place(root, op, whole=True)), op.get("value")):
-                raise _Fails(f"testing value {op['path']} failed: test failed")
+            if not same(_get(_place(root, op.path, whole=True)), op.value):
+                raise _Fails(f"testing value {op.path} failed: test failed")
         case _:
             raise _Fails("there is no such operation")
     return 0
 
 
-def _place(root: list[Any], op: Op, field: str = "path", *, whole: bool = False) -> Place:
+def _place(root: list[Any], pointer: str | None, *, whole: bool = False) -> Place:
     """Where a pointer leads. `whole`: it may be the document itself, which the list `root` holds."""
-    pointer = op.get(field)
     if pointer is None:
-        raise _Fails(f"missing {field} field")
+        raise _Fails("missing path or from field")
     if pointer == "" and whole:
         return root, 0
     _, *tokens = [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")]

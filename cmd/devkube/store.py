@@ -1,8 +1,8 @@
 """Objects of all kinds in memory, one counter of versions, and per kind the history that watches resume from.
 
 An object is held as the bytes of its JSON (a Pod of 9 KB costs ten times as much as a dict); what selectors, paging
-and garbage collection ask for stands beside the bytes. The bytes always begin with apiVersion and kind, so that
-another served version of the same object is another beginning (`Stored.body`).
+and garbage collection ask for stands beside the bytes. The bytes always begin with apiVersion and kind, which tell the
+version that an object was written in.
 
 Everything is synchronous: a write that returned is visible, in history, and its watchers are about to wake. What it is
 not for: rules of any kind. `verbs` decides what may be written.
@@ -33,15 +33,9 @@ class Stored:
     uid: str
     version: int
     raw: bytes
-    head: int  # length of the beginning `{"apiVersion":"…","kind":"…"`
     labels: Mapping[str, str]
     fields: Mapping[str, str]  # what field selectors may ask for, besides name and namespace
     owners: tuple[str, ...]  # uids
-
-    def body(self, group_version: str, kind: str) -> bytes:
-        """The object as a client of this version reads it."""
-        head = beginning(group_version, kind)
-        return self.raw if self.raw.startswith(head + b",") else head + self.raw[self.head :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +199,6 @@ class Store:
             uid=meta.get("uid") or "",
             version=version,
             raw=head + b"," + encode({k: v for k, v in obj.items() if k not in ("apiVersion", "kind")})[1:],
-            head=len(head),
             labels=meta.get("labels") or {},
             fields=self._fields(key, obj),
             owners=tuple(o.get("uid", "") for o in meta.get("ownerReferences") or ()),

@@ -49,7 +49,7 @@ def read(watch: bool = False, **query: str) -> parameters.Read:
 
 
 def stored(name: str, **labels: str) -> Stored:
-    return Stored("pods", "ns", name, "", 1, b"", 0, labels, {}, ())
+    return Stored("pods", "ns", name, "", 1, b"", labels, {}, ())
 
 
 def test_reads() -> None:

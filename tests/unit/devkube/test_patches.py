@@ -61,11 +61,11 @@ def test_operations(ops, expected):
         ([op("replace", "", value=3)], "Invalid value: an number"),
         ([op("move", "/b", **{"from": "/z"})], "Unable to remove nonexistent key: z"),
         ([op("move", "/a/b/c", **{"from": "/a"})], 'doc is missing path: "/a/b/c"'),
-        ([op("move", "/b")], "move operation does not apply: missing from field"),
+        ([op("move", "/b")], "move operation does not apply: missing path or from field"),
         ([op("copy", "/b", **{"from": "/a/c/9"})], "copy operation does not apply: Unable to access invalid index: 9"),
-        ([{"op": "add"}], "add operation does not apply: missing path field"),
+        ([{"op": "add"}], "add operation does not apply: missing path"),
         ([op("merge", "/a")], "merge operation does not apply: there is no such operation"),
-        ([{}], "None operation does not apply"),
+        ([{}], "none operation does not apply"),
         ([op("replace", "", value=[1])], "Invalid value: an array"),
     ],
 )
@@ -79,11 +79,11 @@ def test_what_does_not_apply_is_a_422_that_says_why(ops, why):
 @pytest.mark.parametrize(
     ("patch", "why"),
     [
-        ({"a": 1}, "a JSON patch is a list"),
-        (None, "a JSON patch is a list"),
-        (["x"], "a JSON patch is a list of operations, which are objects"),
-        ([{"op": 5}], "op of an operation is a string, not number"),
-        ([op("add", ["a"])], "path of an operation is a string, not array"),
+        ({"a": 1}, "Expected `array`, got `object`"),
+        (None, "Expected `array`, got `null`"),
+        (["x"], "Expected `object`, got `str` - at `$[0]`"),
+        ([{"op": 5}], "Expected `str`, got `int` - at `$[0].op`"),
+        ([op("add", ["a"])], "Expected `str | null`, got `array` - at `$[0].path`"),
     ],
 )
 def test_what_is_no_json_patch_is_a_400(patch, why):
