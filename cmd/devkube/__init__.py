@@ -4,7 +4,7 @@ It knows nothing of warmlog and imports nothing of it. The map:
 
     cli, options   the console script            server       the Python entry point: DevKube, its clock and faults
     certificates   and kubeconfig, made at each start         clock        time that a test may freeze
-    http           sockets and TLS               frontend     a request from its URL to its answer (requests)
+    http           TLS, and a request from its URL to its answer          requests     what verbs are asked, and answer
     routes, negotiation, protobuf   what is asked for, in which form      documents    version, health and what follows
     discovery, openapi              what clients learn of the types       tables       objects as kubectl prints them
     store          objects, versions, history    watching     one watch as a stream of events

@@ -1,7 +1,9 @@
-"""HTTP/1.1 over TLS on aiohttp: carries requests to the front end and its answers back.
+"""HTTP/1.1 over TLS on aiohttp, and one request from its URL to its answer.
 
-Large answers leave in pieces, so that neither memory nor other requests suffer; they are compressed on another thread
-when the client asks. A client that goes away cancels what it asked for; a watch ends properly when the server stops.
+The order is upstream's, so that who may not ask does not learn what exists: authentication, route, authorization, form,
+verb. Every error leaves as a Status in JSON. Large answers leave in pieces, so that neither memory nor other requests
+suffer; they are compressed on another thread when the client asks. A client that goes away cancels what it asked for; a
+watch ends properly when the server stops.
 
 Left out: HTTP/2, WebSockets and SPDY (exec, attach, port-forward need a kubelet).
 """
@@ -9,34 +11,60 @@ Left out: HTTP/2, WebSockets and SPDY (exec, attach, port-forward need a kubelet
 import asyncio
 import contextlib
 import itertools
+import logging
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
 
 from aiohttp import web
 from multidict import CIMultiDict
 
+from devkube import negotiation, routes
 from devkube.certificates import Files
-from devkube.frontend import BODY_LIMIT, Frontend
+from devkube.clock import Clock
+from devkube.documents import Documents
+from devkube.errors import StatusError, bad_request, internal
+from devkube.faults import Faults
+from devkube.kinds import Catalog
+from devkube.requests import Answer, Reply, User, refused, warning_headers
+from devkube.routes import Route
+from devkube.tables import View
+from devkube.verbs import Verbs
 
+log = logging.getLogger("devkube")
+BODY_LIMIT: Final = 3 * 1024 * 1024  # bytes, as upstream's --max-request-bytes default for JSON
 LINE_LIMIT: Final = 64 * 1024  # of the request line and of a header: selectors and continue tokens are long
 COMMON: Final = {"Cache-Control": "no-cache, private", "Server": "devkube"}
 PIECE: Final = 128 * 1024  # bytes of one write; smaller answers leave whole and, as upstream's, uncompressed
 
 
 class HttpServer:
-    """`start` once, `stop` once."""
+    """`authenticate` raises 401, `authorize` 403. `start` once, `stop` once."""
 
-    def __init__(self, frontend: Frontend) -> None:
-        self._frontend = frontend
+    def __init__(
+        self,
+        catalog: Catalog,
+        verbs: Verbs,
+        clock: Clock,
+        *,
+        authenticate: Callable[[Mapping[str, str]], User],
+        authorize: Callable[[User, Route], None],
+        faults: Faults,
+    ) -> None:
+        self._catalog, self._verbs, self._clock = catalog, verbs, clock
+        self._authenticate, self._authorize, self._faults = authenticate, authorize, faults
+        self.documents = Documents(catalog)
+        self.prepare: Callable[[], None] = lambda: None  # called before it listens
         self._runner: web.ServerRunner | None = None
         self._streams: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
     async def start(self, host: str, port: int, context: ssl.SSLContext) -> int:
         """Listen; returns the port. OSError with a line for people when that cannot be."""
+        self.prepare()
         loop = asyncio.get_running_loop()
         server = web.Server(
             self._handle,
@@ -73,9 +101,53 @@ class HttpServer:
             transport.abort()
         return len(transports)
 
+    async def answer(self, call: web.BaseRequest) -> Reply:
+        """Never raises, except for cancellation and what a fault cuts off."""
+        try:
+            user = self._authenticate(call.headers)
+            route = routes.parse(call.method, call.path, call.query)
+            await self._faults.meet(route)
+            self._authorize(user, route)
+            return await self.perform(call, route, user)
+        except StatusError as error:
+            return refused(error)
+        except web.HTTPRequestEntityTooLarge:
+            told = f"Request entity too large: limit is {BODY_LIMIT}"
+            return refused(StatusError(413, "RequestEntityTooLarge", told))
+        except ConnectionError:
+            raise
+        except Exception:
+            log.exception("%s %s failed", call.method, call.path)
+            return refused(internal("the request made the server fail; its log has the details"))
+
+    async def perform(self, call: web.BaseRequest, route: Route, user: User) -> Reply:
+        """What is left once it is known who asks and that he may. StatusError."""
+        if not route.plural:
+            return self.documents.answer(call, route)
+        agent = call.headers.get("user-agent", "")
+        request = routes.request(self._catalog, route, call.query, user=user, agent=agent)
+        listed = route.verb in ("list", "deletecollection")
+        form = negotiation.form_of(call.headers.get("accept", ""), listed=listed)
+        include = call.query.get("includeObject") or "Metadata"
+        if form and include not in ("Metadata", "Object", "None"):
+            raise bad_request(f"includeObject: it must be Metadata, Object or None, not {include!r}")
+        view = View(form, include, self._clock)
+        if route.verb not in ("get", "list", "watch"):
+            body = await call.read()
+            if body or route.verb in ("create", "update", "patch"):
+                media, body = negotiation.body_of(call.headers.get("content-type", ""), body, verb=route.verb)
+                request = replace(request, body=body, content_type=media)
+        try:
+            answer = await self._verbs.handle(request)
+        except StatusError as error:
+            return refused(error, request.warnings)
+        if not isinstance(answer, Answer):
+            return Reply(200, view.lines(answer, request.resource))
+        return Reply(answer.status, view.pieces(answer), headers=warning_headers(request.warnings))
+
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            reply = await self._frontend.answer(request)
+            reply = await self.answer(request)
         except ConnectionError:
             if request.transport is not None:
                 request.transport.abort()

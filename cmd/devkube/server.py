@@ -27,7 +27,6 @@ from devkube.clock import Clock
 from devkube.custom.registry import Registry
 from devkube.deleting import CRDS
 from devkube.faults import Faults
-from devkube.frontend import Frontend
 from devkube.http import HttpServer, tls
 from devkube.kinds import Catalog, Object, Resource
 from devkube.lifecycle import Lifecycle
@@ -61,7 +60,7 @@ class DevKube:
         self.issued = certificates.issue((self.settings.listen, *self.settings.names))
         self.lifecycle = Lifecycle(self.verbs, self.registry, authority=self.issued.authority.decode())
         self.faults = Faults()
-        self.frontend = Frontend(
+        self.http = HttpServer(
             self.catalog,
             self.verbs,
             self.clock,
@@ -69,7 +68,6 @@ class DevKube:
             authorize=self._authorize,
             faults=self.faults,
         )
-        self.http = HttpServer(self.frontend)
         self.faults.cut_connections = self.http.cut
         self._simulation: Simulation | None = None
         self._started = AsyncExitStack()  # what is to be ended, the last first
@@ -104,7 +102,7 @@ class DevKube:
             started.push_async_callback(self.http.stop)
             address = f"{reachable(settings.listen)}:{port}"
             self.url = f"https://{address}"
-            self.frontend.documents.address = address
+            self.http.documents.address = address
             self.ca_file, self.kubeconfig = files.authority, directory / "kubeconfig"
             for path in filter(None, (self.kubeconfig, settings.kubeconfig)):
                 certificates.write_kubeconfig(path, self.url, self.issued.authority, self.admin_token)

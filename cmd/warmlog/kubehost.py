@@ -8,10 +8,10 @@ resourceVersion, with the same certificate and administrator's token. History is
 
 import asyncio
 import dataclasses
+import functools
 import os
 import secrets
 import signal
-import ssl
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,8 +20,6 @@ from typing import Any, Final
 import msgspec
 
 from devkube import certificates, cli
-from devkube.frontend import Frontend
-from devkube.http import HttpServer
 from devkube.options import Settings
 from devkube.server import DevKube
 from devkube.store import Change, Store
@@ -74,6 +72,8 @@ def read(path: Path) -> list[Line]:
 
 def restore(store: Store, lines: Sequence[Line]) -> None:
     """Put everything back as it was, all at once. What a new cluster begins with gives way."""
+    if not lines:
+        return
     newest = max((store.version, *(one.version for one in lines)))
     for line in lines:
         store.version = line.version - 1
@@ -86,19 +86,6 @@ def restore(store: Store, lines: Sequence[Line]) -> None:
             store.replace(line.key, restored, there.version)
     store.version = newest
     store.compact()
-
-
-class Restoring(HttpServer):
-    """Listens only when everything is there again: nobody sees half a cluster."""
-
-    def __init__(self, frontend: Frontend, store: Store, journal: Journal) -> None:
-        super().__init__(frontend)
-        self._store, self._journal = store, journal
-
-    async def start(self, host: str, port: int, context: ssl.SSLContext) -> int:
-        if self._journal.lines:
-            restore(self._store, self._journal.lines)
-        return await super().start(host, port, context)
 
 
 def known(directory: Path) -> certificates.Issued | None:
@@ -134,8 +121,8 @@ async def serve(settings: Settings) -> None:
         api = DevKube(dataclasses.replace(settings, admin_token=token(settings.directory)))
         api.issued = known(settings.directory) or api.issued
         api.store.listen(journal.write)
-        api.http = Restoring(api.frontend, api.store, journal)
-        api.faults.cut_connections = api.http.cut
+        # It listens only when everything is there again: nobody sees half a cluster.
+        api.http.prepare = functools.partial(restore, api.store, journal.lines)
         async with api:
             print(f'{{"url": "{api.url}", "kubeconfig": "{api.kubeconfig}"}}', flush=True)
             await stop.wait()

@@ -103,7 +103,7 @@ def _asking(request: Callable[[bytes], list[Asked]]) -> Callable[[], Try]:
         async def ask(call: Asked) -> bool:
             try:
                 route = parse(call.method, call.path, call.query)
-                answer = await api.frontend.perform(call, route, ADMIN)
+                answer = await api.http.perform(call, route, ADMIN)
             except StatusError as error:
                 if not 400 <= error.code < 500:
                     raise RuntimeError(f"{error.code} {error.message} for {call}") from error

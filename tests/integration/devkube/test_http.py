@@ -7,6 +7,7 @@ import io
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -16,7 +17,6 @@ from devkube import certificates, http
 from devkube.builtin.catalog import builtin_resources
 from devkube.clock import Clock
 from devkube.faults import Faults
-from devkube.frontend import BODY_LIMIT, Frontend
 from devkube.kinds import Catalog
 from devkube.requests import ADMIN, Answer, Event, Listing, Request, Stream
 
@@ -65,11 +65,8 @@ class Api:
         self.server, self.verbs, self.session = server, verbs, session
 
 
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    files = certificates.write(certificates.issue(), tmp_path)
-    verbs = Verbs()
-    front = Frontend(
+def made(verbs: Any) -> http.HttpServer:
+    return http.HttpServer(
         Catalog(builtin_resources()),
         verbs,
         Clock(),
@@ -77,7 +74,13 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
         authorize=lambda user, route: None,
         faults=Faults(),
     )
-    server = http.HttpServer(front)
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    files = certificates.write(certificates.issue(), tmp_path)
+    verbs = Verbs()
+    server = made(verbs)
     port = await server.start("127.0.0.1", 0, http.tls(files))
     trust = ssl.create_default_context(cafile=str(files.authority))
     connector = aiohttp.TCPConnector(ssl=trust)
@@ -125,10 +128,12 @@ async def test_a_head_is_an_answer_without_body_and_not_for_objects(api: Api) ->
 
 async def test_a_body_over_the_limit_is_refused_and_one_at_the_limit_is_not(api: Api) -> None:
     headers = {"Content-Type": "application/json"}
-    async with api.session.post("/api/v1/nodes", data=io.BytesIO(b"x" * BODY_LIMIT), headers=headers) as answer:
+    async with api.session.post("/api/v1/nodes", data=io.BytesIO(b"x" * http.BODY_LIMIT), headers=headers) as answer:
         assert answer.status == 200
-    assert len(api.verbs.bodies[-1]) == BODY_LIMIT
-    async with api.session.post("/api/v1/nodes", data=io.BytesIO(b"x" * (BODY_LIMIT + 1)), headers=headers) as answer:
+    assert len(api.verbs.bodies[-1]) == http.BODY_LIMIT
+    async with api.session.post(
+        "/api/v1/nodes", data=io.BytesIO(b"x" * (http.BODY_LIMIT + 1)), headers=headers
+    ) as answer:
         status = msgspec.json.decode(await answer.read())
         assert (answer.status, status["reason"]) == (413, "RequestEntityTooLarge")
         assert "3145728" in status["message"]
@@ -183,7 +188,7 @@ async def test_cut_connections_are_seen_as_such(api: Api) -> None:
 
 async def test_a_port_that_is_taken_is_told(api: Api, tmp_path: Path) -> None:
     files = certificates.write(certificates.issue(), tmp_path)
-    other = http.HttpServer(api.server._frontend)
+    other = made(api.verbs)
     taken = api.session._base_url.port if api.session._base_url else 0
     with pytest.raises(OSError, match="choose another --port"):
         await other.start("127.0.0.1", taken or 0, http.tls(files))

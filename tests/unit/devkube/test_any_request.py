@@ -91,7 +91,7 @@ def test_nothing_is_a_500(
     headers = {"authorization": "Bearer t", "content-type": media, "accept": accept}
 
     async def ask() -> int:
-        answer = await server.frontend.answer(Asked(method, path, query, headers, body))
+        answer = await server.http.answer(Asked(method, path, query, headers, body))
         if isinstance(answer.pieces, AsyncGenerator):
             await answer.pieces.aclose()
             return 200

@@ -11,7 +11,7 @@ from devkube.builtin.catalog import builtin_resources
 from devkube.clock import Clock
 from devkube.errors import StatusError, unauthorized
 from devkube.faults import Faults
-from devkube.frontend import Frontend
+from devkube.http import PIECE, HttpServer, chunks
 from devkube.kinds import Catalog
 from devkube.requests import ADMIN, Answer, Event, Listing, Reply, Request, Stream, User, warning_headers
 from devkube.routes import Route
@@ -45,7 +45,7 @@ class Server:
         self.catalog = Catalog(builtin_resources())
         self.user: User | None = ADMIN
         self.denied: set[str] = set()
-        self.front = Frontend(
+        self.front = HttpServer(
             self.catalog,
             self.verbs,
             Clock(),
@@ -266,11 +266,9 @@ def test_warnings_are_quoted_once_and_within_a_limit() -> None:
 
 
 def test_answers_leave_in_pieces_worth_a_write() -> None:
-    from devkube import http
-
     pieces = [b"x" * 1000] * 1000
-    out = list(http.chunks(pieces))
+    out = list(chunks(pieces))
     assert b"".join(out) == b"".join(pieces)
-    assert all(len(one) >= http.PIECE for one in out[:-1])
-    assert list(http.chunks([])) == []
-    assert list(itertools.islice(http.chunks(itertools.repeat(b"x" * http.PIECE)), 2)) == [b"x" * http.PIECE] * 2
+    assert all(len(one) >= PIECE for one in out[:-1])
+    assert list(chunks([])) == []
+    assert list(itertools.islice(chunks(itertools.repeat(b"x" * PIECE)), 2)) == [b"x" * PIECE] * 2
