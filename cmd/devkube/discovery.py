@@ -46,8 +46,7 @@ def resource_list(catalog: Catalog, group_name: str, version: str) -> Object:
         rows.append({**row, "namespaced": one.namespaced})
         for sub in _subresources(one):
             row = {"name": f"{one.plural}/{sub.name}", "singularName": "", "kind": sub.kind, "verbs": sorted(sub.verbs)}
-            foreign = {"group": sub.group, "version": sub.version} if sub.version else {}
-            rows.append({**row, "namespaced": one.namespaced, **foreign})
+            rows.append({**row, "namespaced": one.namespaced, **_foreign(sub)})
     if not rows:
         raise no_such_path()
     group_version = f"{group_name}/{version}" if group_name else version
@@ -67,18 +66,10 @@ def aggregated(catalog: Catalog, *, core: bool) -> Object:
 
 
 def _aggregated_row(resource: Resource) -> Object:
-    own = {"group": resource.group, "version": resource.version}
-    subresources = [
-        {
-            "subresource": sub.name,
-            "responseKind": {
-                **({"group": sub.group, "version": sub.version} if sub.version else own),
-                "kind": sub.kind,
-            },
-            "verbs": sorted(sub.verbs),
-        }
-        for sub in _subresources(resource)
-    ]
+    own, subresources = {"group": resource.group, "version": resource.version}, []
+    for sub in _subresources(resource):
+        kind = {**own, "kind": sub.kind, **_foreign(sub)}
+        subresources.append({"subresource": sub.name, "responseKind": kind, "verbs": sorted(sub.verbs)})
     return {
         "resource": resource.plural,
         "responseKind": {**own, "kind": resource.kind},
@@ -91,6 +82,11 @@ def _aggregated_row(resource: Resource) -> Object:
 
 def _subresources(resource: Resource) -> list[Subresource]:
     return sorted(resource.subresources.values(), key=lambda one: one.name)
+
+
+def _foreign(sub: Subresource) -> dict[str, str]:
+    """Group and version of a kind that is not of its resource's."""
+    return {"group": sub.group, "version": sub.version} if sub.version else {}
 
 
 def _optional(**lists: Any) -> Object:

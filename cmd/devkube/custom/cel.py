@@ -58,15 +58,13 @@ def _evaluated(rule: Node, node: Node, place: Place, values: Mapping[str, Any]) 
     detail = (expression and _computed(expression, optional, values)) or told or f"failed rule: {text.strip()}"
     where = (place.path + (rule.get("fieldPath") or "")).removeprefix(".")
     value = causes.OMIT if node.get("type") in ("object", "array") else place.value
-    match rule.get("reason"):
-        case "FieldValueForbidden":
-            yield causes.forbidden(where, detail)
-        case "FieldValueRequired":
-            yield causes.required(where, detail)
-        case "FieldValueDuplicate":
-            yield causes.duplicate(where, value)
-        case _:
-            yield causes.invalid(where, value, detail)
+    reason = rule.get("reason")
+    if reason in ("FieldValueForbidden", "FieldValueRequired"):
+        yield (causes.forbidden if reason == "FieldValueForbidden" else causes.required)(where, detail)
+    else:
+        yield (
+            causes.duplicate(where, value) if reason == "FieldValueDuplicate" else causes.invalid(where, value, detail)
+        )
 
 
 def _computed(expression: str, optional: bool, values: Mapping[str, Any]) -> str:
@@ -84,7 +82,7 @@ def _computed(expression: str, optional: bool, values: Mapping[str, Any]) -> str
 REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 
 
-def written(rule: Node, node: Node, path: str) -> Iterator[Cause]:
+def _written(rule: Node, node: Node, path: str) -> Iterator[Cause]:
     """Everything that is wrong without compiling it."""
     text, message, reason = (rule.get("rule") or "").strip(), rule.get("message") or "", rule.get("reason")
     if not text:
@@ -99,26 +97,28 @@ def written(rule: Node, node: Node, path: str) -> Iterator[Cause]:
         yield causes.invalid(f"{path}.fieldPath", rule["fieldPath"], "must be a path of names that leads to a field")
 
 
-def compiled(node: Node, path: str, *, resource: bool, lost: str) -> Iterator[Cause]:
-    """What the compiler says of a node's rules. `lost`: the outermost list below which old values cannot be found."""
+def problems(node: Node, path: str, *, resource: bool, lost: str) -> Iterator[Cause]:
+    """What is wrong with a node's rules. `lost`: the outermost list below which old values cannot be found."""
     seen = views.type_of(node, resource)
     if seen is None:
         yield causes.invalid(f"{path}.{RULES}", "", "rules cannot be set on a schema whose values CEL cannot see")
         return
     checker = celenv.Conditions({"self": seen, "oldSelf": seen, "__old": views.Type("list", seen)})
     for index, rule in enumerate(node[RULES]):
-        here, transition = f"{path}.{RULES}[{index}]", celenv.uses_old(rule["rule"])
-        for key, kind in (("rule", "bool"), ("messageExpression", "string")):
-            if not rule.get(key):
-                continue
-            optional = bool(rule.get("optionalOldSelf")) and celenv.uses_old(rule[key])
+        here = f"{path}.{RULES}[{index}]"
+        yield from list(_written(rule, node, here)) or _compiled(rule, checker, here, lost)
+
+
+def _compiled(rule: Node, checker: celenv.Conditions, path: str, lost: str) -> Iterator[Cause]:
+    transition, optional = celenv.uses_old(rule["rule"]), rule.get("optionalOldSelf")
+    for key, kind in (("rule", "bool"), ("messageExpression", "string")):
+        if rule.get(key):
             try:
-                checker.check(rule[key], kind, optional_old=optional)
+                checker.check(rule[key], kind, optional_old=bool(optional) and celenv.uses_old(rule[key]))
             except celenv.Refused as error:
-                yield causes.invalid(f"{here}.{key}", rule[key], str(error))
-        if transition and lost:
-            detail = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}"
-            yield causes.invalid(f"{here}.rule", rule["rule"], detail)
-        if not transition and rule.get("optionalOldSelf") is not None:
-            detail = "may not be set if oldSelf is not used in rule"
-            yield causes.invalid(f"{here}.optionalOldSelf", rule["optionalOldSelf"], detail)
+                yield causes.invalid(f"{path}.{key}", rule[key], str(error))
+    if transition and lost:
+        detail = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}"
+        yield causes.invalid(f"{path}.rule", rule["rule"], detail)
+    if not transition and optional is not None:
+        yield causes.invalid(f"{path}.optionalOldSelf", optional, "may not be set if oldSelf is not used in rule")

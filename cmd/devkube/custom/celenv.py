@@ -66,13 +66,7 @@ _FUNCTIONS: Final[tuple[tuple[str, bool, list[str], str, Callable[..., Any] | No
     ("isQuantity", False, ["string"], "bool", _is_quantity),
     ("isGreaterThan", True, [QUANTITY, QUANTITY], "bool", lambda a, b: _number(a) > _number(b)),
     ("isLessThan", True, [QUANTITY, QUANTITY], "bool", lambda a, b: _number(a) < _number(b)),
-    (
-        "compareTo",
-        True,
-        [QUANTITY, QUANTITY],
-        "int",
-        lambda a, b: (_number(a) > _number(b)) - (_number(a) < _number(b)),
-    ),
+    ("compareTo", True, [QUANTITY, QUANTITY], "int", _order),
 )
 # Numbers of different types compare; the evaluator does so anyway.
 _COMPARISONS: Final = [
@@ -88,9 +82,8 @@ def _extensions(evaluating: bool) -> list[Any]:
     from cel_expr_python.ext import ext_optional, ext_strings
 
     made: dict[str, list[Any]] = {}
-    for number, (name, member, parameters, result, does) in enumerate(
-        (*_FUNCTIONS, *([] if evaluating else _COMPARISONS))
-    ):
+    rows = [*_FUNCTIONS, *([] if evaluating else _COMPARISONS)]
+    for number, (name, member, parameters, result, does) in enumerate(rows):
         kinds = ["map" if evaluating and kind == QUANTITY else kind for kind in (*parameters, result)]
         *taken, given = (cel.Type(kind) for kind in kinds)
         overload = cel.Overload(f"k8s_{number}", given, taken, is_member=member, impl=does if evaluating else None)

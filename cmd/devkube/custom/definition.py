@@ -17,13 +17,7 @@ from devkube.kinds import Object
 
 Part = Mapping[str, Any]
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
-# Parts of a version, and their names where all versions share one: there upstream's errors point to.
-_PARTS: Final = {
-    "schema": "validation",
-    "subresources": "subresources",
-    "additionalPrinterColumns": "additionalPrinterColumns",
-    "selectableFields": "selectableFields",
-}
+_PARTS: Final = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
 
 
 def default(crd: Object) -> None:
@@ -61,9 +55,7 @@ def validate(new: Object, old: Object | None, subresource: str) -> list[Cause]:
     """Every violation of a create (old None) or an update."""
     if subresource == "status":
         return []
-    spec = new.get("spec")
-    if not isinstance(spec, dict):
-        return [causes.required("spec")]
+    spec = new["spec"]
     found = [*_spec(spec), *_names(spec["names"]), *_versions(spec.get("versions") or []), *_stored(new, spec)]
     name = (new.get("metadata") or {}).get("name") or ""
     if name != f"{spec['names'].get('plural', '')}.{spec.get('group', '')}":
@@ -129,10 +121,12 @@ def _versions(versions: list[Part]) -> Iterator[Cause]:
         yield from _label(called[index], f"{path}.name")
         if schemas.of(version) is None:
             yield causes.required(f"{path}.schema.openAPIV3Schema")
-        for part, shared in _PARTS.items():
+        for part in _PARTS:
+            # What all versions have alike stands once in upstream's internal form, and that is where errors point to.
             alike = all(other.get(part) == version.get(part) for other in versions)
+            shared = "spec.validation" if part == "schema" else f"spec.{part}"
             if not alike or index == 0:
-                yield from _part(part, version, f"spec.{shared}" if alike else f"{path}.{part}")
+                yield from _part(part, version, shared if alike else f"{path}.{part}")
 
 
 def _part(part: str, version: Part, path: str) -> Iterator[Cause]:
@@ -149,14 +143,12 @@ def _part(part: str, version: Part, path: str) -> Iterator[Cause]:
 
 
 def _scale(scale: Part, path: str) -> Iterator[Cause]:
-    for name, parents in (
-        ("specReplicasPath", [".spec."]),
-        ("statusReplicasPath", [".status."]),
-        ("labelSelectorPath", [".spec.", ".status."]),
-    ):
-        value = scale.get(name) or ""
-        if (value or name != "labelSelectorPath") and not value.startswith(tuple(parents)):
-            yield causes.invalid(f"{path}.{name}", value, f"should be a json path under {' or '.join(parents)}")
+    for name, parents in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
+        if not scale.get(name, "").startswith(parents):
+            yield causes.invalid(f"{path}.{name}", scale.get(name), f"should be a json path under {parents}")
+    selector = scale.get("labelSelectorPath")
+    if selector and not selector.startswith((".spec.", ".status.")):
+        yield causes.invalid(f"{path}.labelSelectorPath", selector, "should be a json path under .spec. or .status.")
 
 
 def _column(column: Part, path: str) -> Iterator[Cause]:

@@ -8,7 +8,7 @@ import base64
 import ipaddress
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
@@ -49,10 +49,7 @@ def parse_datetime(text: str) -> datetime:
 
 
 def parse_date(text: str) -> datetime:
-    if len(text) != 10 or "W" in text:
-        raise ValueError(f"Invalid date formatted string {text}")
-    found = date.fromisoformat(text)
-    return datetime(found.year, found.month, found.day, tzinfo=UTC)
+    return parse_datetime(f"{text}T00:00:00Z")
 
 
 def parse_duration(text: str) -> timedelta:

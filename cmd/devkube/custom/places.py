@@ -94,28 +94,20 @@ class Place:
     def children(self) -> Iterator["Place"]:
         if self.node is None and self.kept:
             return
-        fields = isinstance(self.value, dict)
-        before = self._before()
+        fields, name_of, former = isinstance(self.value, dict), naming(self.node), dict[Any, Any]()
+        if fields and isinstance(self.old, dict):
+            former = self.old
+        elif name_of is not None and (self.node or {})[LIST_TYPE] == "map" and isinstance(self.old, list):
+            former = {name_of(item): item for item in self.old}
         free = self.kept and (self.node or {}).get("additionalProperties") is None
         for key, held, node in self.slots():
             path = self.field(key) if fields else f"{self.path}[{key}]"
             inherits = (self.resource and key in META_FIELDS) or (node is None and free) if fields else self.kept
             kept = inherits or (node is not None and node.get(PRESERVE) is True)
-            old = before(key, held)
+            old = former.get(key if fields or name_of is None else name_of(held), UNKNOWN)
             unchanged = self.unchanged or (old is not UNKNOWN and same(held, old))
             embedded = node is not None and node.get(EMBEDDED) is True
             yield Place(held, node, path, embedded, kept, old, unchanged, self.keys)
-
-    def _before(self) -> Callable[[Any, Any], Any]:
-        """From a key and what is there now to what was there before."""
-        if isinstance(self.value, dict) and isinstance(self.old, dict):
-            fields = self.old
-            return lambda name, held: fields.get(name, UNKNOWN)
-        name_of = naming(self.node)
-        if name_of is None or (self.node or {}).get(LIST_TYPE) == "set" or not isinstance(self.old, list):
-            return lambda key, held: UNKNOWN
-        former = {name_of(item): item for item in self.old}
-        return lambda index, item: former.get(name_of(item), UNKNOWN)
 
     def walk(self) -> Iterator["Place"]:
         """This place and all below it. Who looks at one may change its value before he asks for the next."""

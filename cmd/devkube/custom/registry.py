@@ -20,14 +20,11 @@ from devkube.kinds import Catalog, Column, FieldValidation, Object, Resource, Su
 from devkube.schema import Schema
 
 _VERSION = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
-_STAGES: Final = {None: 2, "beta": 1, "alpha": 0}
 _WRITES: Final = ("get", "patch", "update")
 _CONDITIONS: Final = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
     ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
 )
-
-
 _TYPE_META: Final = {
     "apiVersion": {"type": "string"},
     "kind": {"type": "string"},
@@ -40,7 +37,7 @@ def preference(version: str) -> tuple[Any, ...]:
     match = _VERSION.fullmatch(version)
     if match is None:
         return (1, version)
-    return (0, -_STAGES[match[2]], -int(match[1]), -int(match[3] or 0))
+    return (0, {"beta": 1, "alpha": 2}.get(match[2], 0), -int(match[1]), -int(match[3] or 0))
 
 
 def resources_of(crd: Object) -> list[Resource]:

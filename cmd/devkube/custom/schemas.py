@@ -68,7 +68,7 @@ def validate(node: Node, path: str) -> list[Cause]:
     """Every violation. Rules are compiled only when the schema is right otherwise, as upstream does."""
     spots = list(Spot(node, path, root=True, resource=True).walk())
     found = [*_specified(node, node, path, path), *(cause for spot in spots for cause in _structure(spot))]
-    for check in (_default, _written, _compiled):
+    for check in (_default, _rules):
         found = found or [cause for spot in spots for cause in check(spot)]
     return found
 
@@ -200,11 +200,6 @@ def _default(spot: Spot) -> Iterator[Cause]:
         yield from validation.validate(spot.node, value, path=path)
 
 
-def _written(spot: Spot) -> Iterator[Cause]:
-    for index, rule in enumerate(spot.node.get(cel.RULES) or ()):
-        yield from cel.written(rule, spot.node, f"{spot.path}.{cel.RULES}[{index}]")
-
-
-def _compiled(spot: Spot) -> Iterator[Cause]:
+def _rules(spot: Spot) -> Iterator[Cause]:
     if spot.node.get(cel.RULES):
-        yield from cel.compiled(spot.node, spot.path, resource=spot.resource, lost=spot.lost)
+        yield from cel.problems(spot.node, spot.path, resource=spot.resource, lost=spot.lost)

@@ -25,13 +25,7 @@ _RESERVED: Final = (
     *("let", "loop", "package", "namespace", "return", "var", "void", "while"),
 )
 _ESCAPES: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
-_WELL_KNOWN: Final = {
-    "dyn": "Value",
-    "list": "ListValue",
-    "map": "Struct",
-    "timestamp": "Timestamp",
-    "duration": "Duration",
-}
+_ANY: Final = {"dyn": "Value", "list": "ListValue", "map": "Struct"}
 _TEXT: Final = {"type": "string"}
 _META: Final = {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}}
 
@@ -180,7 +174,8 @@ class _Messages:
     def _describe(self, field: Any, seen: Type) -> None:
         if seen.kind == "object":
             field.type, field.type_name = field.TYPE_MESSAGE, f".{self._message(seen)}"
-        elif seen.kind in _WELL_KNOWN:
-            field.type, field.type_name = field.TYPE_MESSAGE, f".google.protobuf.{_WELL_KNOWN[seen.kind]}"
+        elif seen.kind in (*_ANY, "timestamp", "duration"):
+            name = _ANY.get(seen.kind, seen.kind.capitalize())
+            field.type, field.type_name = field.TYPE_MESSAGE, f".google.protobuf.{name}"
         else:
             field.type = getattr(field, "TYPE_INT64" if seen.kind == "int" else f"TYPE_{seen.kind.upper()}")

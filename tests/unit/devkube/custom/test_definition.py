@@ -104,7 +104,7 @@ def test_the_name_is_plural_and_group() -> None:
         ),
         (
             [version(OBJECT, subresources={"scale": {"specReplicasPath": ".spec.n"}})],
-            'statusReplicasPath: Invalid value: ""',
+            "statusReplicasPath: Invalid value: null",
         ),
         (
             [version(spec_of({"a": {"type": "number"}}), selectableFields=[{"jsonPath": ".spec.a"}])],
