@@ -84,9 +84,6 @@ class Client:
         return found
 
     async def patch(self, obj: Object, change: Object) -> Object:
-        """A merge patch of the version seen: a conflict means that somebody was faster."""
-        version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-        change = {**change, "metadata": {**version, **change.get("metadata", {})}}
         found: Object = await self.ask("PATCH", self._of(obj), change, content_type=_MERGE)
         return found
 
