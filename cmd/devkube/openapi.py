@@ -9,8 +9,7 @@ operations take and return but for PATCH, subresources, types of lists.
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -58,25 +57,17 @@ def _paths(one: Resource) -> Iterator[tuple[str, Object]]:
 
 def _schemas(served: list[Resource]) -> Object:
     """What the resources are and everything that refers to, by definition name."""
-    builtin, wanted, made = document()["$defs"], [OBJECT_META], dict[str, Any]()
-    for one in served:
-        if one.custom:
-            made[".".join((*reversed(one.group.split(".")), one.version, one.kind))] = _custom(one)
-        elif name := _names().get((one.group, one.version, one.kind)):
-            wanted.append(name)
+    custom = [one for one in served if one.custom]
+    made = {".".join((*reversed(one.group.split(".")), one.version, one.kind)): _custom(one) for one in custom}
+    builtin, kinds = document()["$defs"], [_gvk(one) for one in served if not one.custom]
+    wanted = [name for name, node in builtin.items() if any(gvk in kinds for gvk in node.get(GVK, ()))]
+    wanted.append(OBJECT_META)
     while wanted:
         name = wanted.pop()
         if name not in made:
             made[name] = translate(builtin[name])
             wanted += re.findall(r'"#/\$defs/([^"]+)"', msgspec.json.encode(builtin[name]).decode())
     return dict(sorted(made.items()))
-
-
-@cache
-def _names() -> Mapping[tuple[str, str, str], str]:
-    """Definitions by the kinds that they say they are."""
-    kinds = [(gvk, name) for name, node in document()["$defs"].items() for gvk in node.get(GVK, ())]
-    return {(gvk["group"], gvk["version"], gvk["kind"]): name for gvk, name in reversed(kinds)}
 
 
 def translate(node: Node) -> Object:

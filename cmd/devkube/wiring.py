@@ -16,7 +16,7 @@ from devkube.clock import Clock
 from devkube.custom import definition
 from devkube.deleting import CRDS, delete
 from devkube.errors import Cause, bad_request, conflict, invalid
-from devkube.kinds import Catalog, FieldValidation, Object, Resource
+from devkube.kinds import Catalog, Object, Resource
 from devkube.machinery import Machinery, new_uid
 from devkube.requests import Answer, Request, Subresource
 from devkube.store import Store, encode
@@ -91,9 +91,6 @@ async def _bind(m: Machinery, request: Request, obj: Object) -> Answer:
 
 class _DefinitionRules(BuiltinRules):
     """The rules of the CRD kind: the schema's, then `custom.definition`'s."""
-
-    def decode(self, obj: Object, *, validation: FieldValidation) -> list[str]:
-        return super().decode(obj, validation=validation) + definition.warnings(obj)
 
     def default(self, obj: Object) -> None:
         super().default(obj)

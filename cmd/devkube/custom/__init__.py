@@ -2,8 +2,7 @@
 
 definition, schemas            is this CRD one that a real server would accept
 registry, cells                its resources come and go; the `Rules` of one version; printer columns
-places                         an object beside its schema and what it was before: the walk that the next three share
-structural                     prune, default, read metadata
+structural                     the walk over an object, its schema and its past that all share; prune, default
 validation, formats            values against the schema; sets and maps
 cel, celenv, views, library    rules: checked with the schema's types, evaluated on plain values; Kubernetes' functions
 """

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from devkube import causes
 from devkube.custom import celenv, views
-from devkube.custom.places import UNKNOWN, Node, Place, leads_to, root
+from devkube.custom.structural import UNKNOWN, Node, Place, leads_to, root
 from devkube.errors import Cause
 
 RULES: Final = "x-kubernetes-validations"

@@ -11,7 +11,7 @@ from typing import Any, Final
 from devkube import causes
 from devkube.builtin import names
 from devkube.custom import cells, schemas
-from devkube.custom.places import leads_to
+from devkube.custom.structural import leads_to
 from devkube.errors import Cause
 from devkube.kinds import Object
 
@@ -37,18 +37,11 @@ def prepare(new: Object, old: Object | None, subresource: str) -> None:
         if old is not None:
             new["spec"] = old["spec"]
         return
-    status = dict((old or {}).get("status") or {})
-    stored = list(status.get("storedVersions") or ())
-    storage = next((v.get("name") for v in new.get("spec", {}).get("versions") or () if v.get("storage")), None)
-    if storage and storage not in stored:
-        stored.append(storage)
-    new["status"] = {**status, "storedVersions": stored} if stored else status
-
-
-def warnings(crd: Object) -> list[str]:
-    """Formats that constrain nothing."""
-    nodes = [schemas.of(version) for version in (crd.get("spec") or {}).get("versions") or ()]
-    return [f"unrecognized format {causes.quoted(name)}" for node in nodes for name in schemas.unrecognized(node)]
+    status = (old or {}).get("status") or {}
+    stored = status.get("storedVersions") or []
+    versions = (new.get("spec") or {}).get("versions") or ()
+    storage = [one.get("name") for one in versions if one.get("storage") and one.get("name") not in stored]
+    new["status"] = {**status, "storedVersions": [*stored, *storage]}
 
 
 def validate(new: Object, old: Object | None, subresource: str) -> list[Cause]:

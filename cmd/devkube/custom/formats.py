@@ -1,7 +1,6 @@
 """The formats of strings that a schema may name: those that CRDs really use (of apiextensions' list of supported ones).
 
-Any other is no constraint, and the CRD's writer gets a warning, as for names that upstream does not know either.
-Patterns are RE2, Go's own dialect.
+Any other is no constraint. Patterns are RE2, Go's own dialect.
 """
 
 import base64
@@ -93,11 +92,6 @@ FORMATS: Final[dict[str, Callable[[str], Any]]] = {
     "duration": parse_duration,
     "datetime": parse_datetime,
 }
-
-
-def known(name: str) -> bool:
-    """Whether a format of strings constrains anything."""
-    return name.replace("-", "") in FORMATS
 
 
 def fits(name: str, text: str) -> bool:

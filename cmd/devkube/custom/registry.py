@@ -14,7 +14,7 @@ from typing import Any, Final
 from devkube import causes
 from devkube.builtin.document import document
 from devkube.custom import cel, cells, schemas, structural, validation
-from devkube.custom.places import UNKNOWN, Node
+from devkube.custom.structural import UNKNOWN, Node
 from devkube.errors import Cause, bad_request
 from devkube.kinds import Catalog, Column, FieldValidation, Object, Resource, Subresource
 from devkube.schema import Schema
@@ -157,13 +157,11 @@ class Registry:
         """The CRD's status with its names accepted; `now` is a timestamp for conditions that are new. Names that
         another CRD of the group has are accepted, too."""
         before = crd.get("status") or {}
-        had = {one.get("type"): one for one in before.get("conditions") or ()}
-        conditions = []
-        for kind, reason, message in _CONDITIONS:
-            since = (had.pop(kind, None) or {}).get("lastTransitionTime") or now
-            made = {"type": kind, "status": "True", "lastTransitionTime": since, "reason": reason, "message": message}
-            conditions.append(made)
-        return {**before, "acceptedNames": crd["spec"]["names"], "conditions": [*conditions, *had.values()]}
+        new = [
+            {"type": kind, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message}
+            for kind, reason, message in _CONDITIONS
+        ]
+        return {**before, "acceptedNames": crd["spec"]["names"], "conditions": before.get("conditions") or new}
 
     def established(self, crd: Object) -> None:
         """Serve the CRD's versions, and no others of its."""

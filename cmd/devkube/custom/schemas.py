@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from devkube import causes
 from devkube.custom import cel, formats, structural, validation
-from devkube.custom.places import EMBEDDED, LIST_KEYS, LIST_TYPE, PRESERVE, Node, items, mapping
+from devkube.custom.structural import EMBEDDED, LIST_KEYS, LIST_TYPE, PRESERVE, Node, items, mapping
 from devkube.errors import Cause
 
 INT_OR_STRING: Final = "x-kubernetes-int-or-string"
@@ -71,12 +71,6 @@ def validate(node: Node, path: str) -> list[Cause]:
     for check in (_default, _rules):
         found = found or [cause for spot in spots for cause in check(spot)]
     return found
-
-
-def unrecognized(node: Node | None) -> list[str]:
-    """Formats of strings that constrain nothing."""
-    found = [spot.node for spot in Spot(node or {}, "").walk() if spot.node.get("type") == "string"]
-    return [one["format"] for one in found if one.get("format") and not formats.known(one["format"])]
 
 
 def _told(node: Node, path: str, rows: Iterable[tuple[object, Words, str, str]]) -> Iterator[Cause]:

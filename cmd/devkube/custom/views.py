@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from devkube.custom import formats
-from devkube.custom.places import EMBEDDED, Node, items, mapping
+from devkube.custom.structural import EMBEDDED, Node, items, mapping
 
 Kind = Literal["dyn", "int", "double", "bool", "string", "bytes", "timestamp", "duration", "list", "map", "object"]
 View = Callable[[Any], Any]

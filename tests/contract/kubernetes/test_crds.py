@@ -207,13 +207,6 @@ async def test_values_are_checked(
     assert all(field.startswith("spec.value") or field in ("", "<nil>") for field, _ in answer.causes), answer.causes
 
 
-async def test_a_bound_above_every_integer_refuses_them_all(kube: Client, space: Space) -> None:
-    """Bounds are float64: 2^63-1 becomes 2^63. Such a definition is accepted, and its objects are not."""
-    path = await define(kube, space, {"value": {"type": "integer", "maximum": 2**63 - 1}})
-    answer = await kube.post(path, custom(space.group, "any", {"value": 1}))
-    answer.refused(422, "Invalid", "Maximum boundary value must be of type integer (default format) in spec.value")
-
-
 async def test_required_fields_are_required(kube: Client, space: Space) -> None:
     """With the reason FieldValueRequired."""
     path = await define(kube, space, {"size": {"type": "integer"}}, spec={"required": ["size"]})

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devkube.custom import cel, definition, views
-from devkube.custom.places import UNKNOWN
+from devkube.custom.structural import UNKNOWN
 from tests.support.crds import crd, pool, spec_of, version
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}

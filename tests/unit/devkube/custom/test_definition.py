@@ -260,13 +260,6 @@ def test_schemas_that_are_right(schema: Any) -> None:
     assert refused(schema, subresources={"scale": None}) == []
 
 
-def test_formats_that_mean_nothing_are_a_warning() -> None:
-    made = crd(
-        version(spec_of({"a": {"type": "string", "format": "unheard-of"}, "b": {"type": "string", "format": "uri"}}))
-    )
-    assert definition.warnings(made) == ['unrecognized format "unheard-of"']
-
-
 # --- rules
 
 FIELDS = {"n": {"type": "integer"}, "l": {"type": "array", "items": {"type": "string"}}, "s": {"type": "string"}}

@@ -51,8 +51,6 @@ def test_durations(text: str, seconds: float) -> None:
 
 def test_recognized() -> None:
     assert formats.fits("unheard-of", "anything")
-    assert formats.known("datetime")
-    assert not formats.known("int32")
 
 
 @given(st.sampled_from(sorted(formats.FORMATS)), st.text(max_size=20))
