@@ -1,4 +1,4 @@
-"""Which parts of an object somebody owns: sets of paths, found by walking the object beside its `Type`.
+"""Which parts of an object somebody owns: sets of paths, found by walking the object beside its `Schema`.
 
 A path is a tuple of elements as FieldsV1 spells them, `("f:spec", "f:containers", 'k:{"name":"a"}', "f:image")`. In
 metadata.managedFields a set is a tree of its elements, in which `.` marks a member that has children:

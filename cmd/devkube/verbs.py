@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from devkube import bodies, deleting, kinds, parameters, patching, reading, strategies, writing
-from devkube.builtin.rules import BuiltinRules
+from devkube.builtin.catalog import BuiltinRules
 from devkube.machinery import Machinery
 from devkube.requests import Answer, Request, Stream, Subresource
 

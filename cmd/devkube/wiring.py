@@ -10,8 +10,7 @@ from devkube import causes
 from devkube.access import defaults, reviews
 from devkube.access.authn import Authenticator
 from devkube.access.rbac import Authorizer
-from devkube.builtin.catalog import builtin_resources
-from devkube.builtin.rules import BuiltinRules
+from devkube.builtin.catalog import BuiltinRules, builtin_resources
 from devkube.clock import Clock
 from devkube.custom import definition
 from devkube.deleting import CRDS, delete

@@ -1,16 +1,27 @@
-"""Every built-in resource that is served, as rows of discovery.
+"""Every built-in resource that is served, as rows of discovery, and one kind behind the protocol `kinds.Rules`.
 
-Facts: upstream's discovery documents of 1.36; what is left out stands in devkube's README.
+Facts: upstream's discovery documents of 1.36; what is left out stands in devkube's README. The schema decides what
+decodes; tables by Go struct and by kind decide the rest. No schema is read before the first object arrives.
 """
 
-from devkube.builtin.columns import columns
-from devkube.builtin.defaults import services
-from devkube.builtin.rules import BuiltinRules
-from devkube.kinds import ALL_VERBS, Resource, Subresource
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from devkube.builtin import types
+from devkube.builtin.columns import cells, columns
+from devkube.builtin.defaults import DERIVED, Derive, default, services
+from devkube.builtin.document import schema_of
+from devkube.builtin.fields import problems
+from devkube.builtin.rules import KINDS, STRUCTS
+from devkube.errors import Cause, bad_request
+from devkube.kinds import ALL_VERBS, FieldValidation, Object, Resource, Subresource
+from devkube.schema import Schema
 
 CHANGE = ("get", "patch", "update")
 CREATE = ("create",)
 RBAC, HOOKS = "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"
+CRDS = "apiextensions.k8s.io/v1"
 # Group and version in upstream's order of preference, plural, kind, short names, subresources, categories.
 ROWS: tuple[tuple[str, ...], ...] = (
     ("v1", "configmaps", "ConfigMap", "cm"),
@@ -48,10 +59,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("storage.k8s.io/v1", "storageclasses", "StorageClass", "sc"),
     (HOOKS, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "", "", "api-extensions"),
     (HOOKS, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", "", "", "api-extensions"),
-    (
-        *("apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition"),
-        *("crd crds", "status", "api-extensions"),
-    ),
+    (CRDS, "customresourcedefinitions", "CustomResourceDefinition", "crd crds", "status", "api-extensions"),
     ("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", "pc"),
     ("coordination.k8s.io/v1", "leases", "Lease"),
     ("discovery.k8s.io/v1", "endpointslices", "EndpointSlice"),
@@ -71,6 +79,49 @@ SUBRESOURCES = {
     "eviction": Subresource("eviction", "Eviction", CREATE, "policy", "v1"),
     "binding": Subresource("binding", "Binding", CREATE),
 }
+
+
+@dataclass(frozen=True)
+class BuiltinRules:
+    group: str
+    version: str
+    kind: str
+    derive: Derive | None = field(default=None, repr=False)  # of this server's own: addresses of Services
+
+    @cached_property
+    def schema(self) -> Schema:
+        return schema_of(self.group, self.version, self.kind)
+
+    def decode(self, obj: Object, *, validation: FieldValidation) -> list[str]:
+        gone: list[str] = []
+        try:
+            types.decode(obj, self.schema.node, "", gone)
+        except (types.Undecodable, RecursionError) as error:
+            raise bad_request(self._refused(str(error))) from None
+        unknown = [f'unknown field "{path}"' for path in gone]
+        if unknown and validation == "Strict":
+            raise bad_request(self._refused("strict decoding error: " + ", ".join(unknown)))
+        return unknown if validation == "Warn" else []
+
+    def _refused(self, why: str) -> str:
+        # Upstream leaves the group out.
+        return f'{self.kind} in version "{self.version}" cannot be handled as a {self.kind}: {why}'
+
+    def default(self, obj: Object) -> None:
+        default(obj, self.schema.node)
+
+    def prepare(self, new: Object, old: Object | None, subresource: str) -> None:
+        if derive := self.derive or DERIVED.get(self.kind):
+            derive(new, old, subresource)
+
+    def validate(self, new: Object, old: Object | None, subresource: str) -> list[Cause]:
+        found = list(problems(new, self.schema.node, STRUCTS))
+        if rule := KINDS.get(self.kind):
+            found += [cause for cause in rule(new, old, subresource) if cause not in found]
+        return found
+
+    def table(self, obj: Object, now: float) -> list[Any]:
+        return cells(self.kind, obj, now)
 
 
 def builtin_resources() -> list[Resource]:

@@ -232,13 +232,11 @@ def services() -> Derive:
     def service(new: Object, old: Object | None, subresource: str) -> None:
         spec, before = new["spec"], (old or {}).get("spec") or {}
         if spec.get("type") == "ExternalName":
-            for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            for key in ("clusterIP", "clusterIPs"):
                 spec.pop(key, None)
             return
         address = spec.get("clusterIP") or before.get("clusterIP") or str(_RANGE[next(hosts)])
         spec["clusterIP"], spec["clusterIPs"] = address, [address]
-        spec.setdefault("ipFamilies", ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
 
     return service
 

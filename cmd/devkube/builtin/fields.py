@@ -1,7 +1,7 @@
 """What must hold of single fields: those that the schema requires, and what a value may be.
 
 `FIELDS` are by Go struct, so that a rule of containers holds in every Pod and every template. The published schema has
-the required fields but not the lists of values; both this table and `pods.STRUCTS` come from upstream's validation.
+the required fields but not the lists of values; both this table and `rules.STRUCTS` come from upstream's validation.
 Neither `metadata` (see there) nor `status` is looked at: upstream trusts controllers there, and so does this.
 """
 
@@ -55,16 +55,16 @@ def container_port(value: int, at: str) -> Iterable[Cause]:
     return port(value, at) if value else (required(at),)
 
 
-def alone(value: list[str], at: str) -> Iterator[Cause]:
-    """`*` leaves no room for others, but for subresources such as `*/status`."""
-    if "*" in value and any("/" not in one for one in value if one != "*"):
-        yield invalid(at, value, "if '*' is present, must not specify others")
-
-
-PULL = one_of("Always", "IfNotPresent", "Never")
 _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "parallelism", "completions", "backoffLimit")
+PULL = one_of("Always", "IfNotPresent", "Never")
 # Of fields that mean the same in every struct.
-ANYWHERE = dict.fromkeys(_COUNTS, not_negative) | {"protocol": one_of("SCTP", "TCP", "UDP"), "matchLabels": labels}
+ANYWHERE: Mapping[str, Rule] = {
+    **dict.fromkeys(_COUNTS, not_negative),
+    "protocol": one_of("SCTP", "TCP", "UDP"),
+    "matchLabels": labels,
+    "imagePullPolicy": PULL,
+    "pullPolicy": PULL,
+}
 _UPDATES = {"type": one_of("RollingUpdate", "OnDelete")}
 _HOOK = {
     "failurePolicy": one_of("Fail", "Ignore"),
@@ -84,7 +84,6 @@ FIELDS: Mapping[str, Mapping[str, Rule]] = {
     },
     "core.Container": {
         "name": text(names.dns_label),
-        "imagePullPolicy": PULL,
         "terminationMessagePolicy": one_of("FallbackToLogsOnError", "File"),
         "restartPolicy": one_of("Always", "Never", "OnFailure"),
     },
@@ -96,8 +95,8 @@ FIELDS: Mapping[str, Mapping[str, Rule]] = {
     "core.HTTPGetAction": {"scheme": one_of("HTTP", "HTTPS"), "port": port},
     "core.TCPSocketAction": {"port": port},
     "core.GRPCAction": {"port": port},
+    "admissionregistration.ServiceReference": {"port": port},
     "core.Volume": {"name": text(names.dns_label)},
-    "core.ImageVolumeSource": {"pullPolicy": PULL},
     "core.ServiceSpec": {"type": one_of("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"), "selector": labels},
     "core.ServicePort": {"name": text(names.dns_label), "port": port, "targetPort": port},
     "meta.LabelSelectorRequirement": {
@@ -116,9 +115,7 @@ FIELDS: Mapping[str, Mapping[str, Rule]] = {
     "admissionregistration.RuleWithOperations": {
         "operations": one_of("*", "CONNECT", "CREATE", "DELETE", "UPDATE"),
         "scope": one_of("*", "Cluster", "Namespaced"),
-        "resources": alone,
     },
-    "admissionregistration.ServiceReference": {"port": port},
 }
 # Required by upstream beside the schema, and by the schema where upstream takes the zero value.
 REQUIRED: Mapping[str, tuple[str, ...]] = {

@@ -57,9 +57,6 @@ def _texts(meta: Mapping[str, Any]) -> Iterator[Cause]:
     yield from labels(meta.get("labels") or {}, "metadata.labels")
     yield from annotations(meta.get("annotations") or {}, "metadata.annotations")
     yield from _owners(meta.get("ownerReferences") or ())
-    for index, entry in enumerate(meta.get("managedFields") or ()):
-        if (operation := entry.get("operation") or "") not in ("Apply", "Update"):
-            yield invalid(f"metadata.managedFields[{index}].operation", operation, "must be `Apply` or `Update`")
 
 
 def labels(found: Mapping[str, str], at: str) -> Iterator[Cause]:

@@ -424,7 +424,6 @@ async def test_no_webhook_guards_the_webhooks(kube: Client, space: Space, hook: 
         ({"timeoutSeconds": 31}, "webhooks[0].timeoutSeconds"),
         ({"failurePolicy": "Perhaps"}, "webhooks[0].failurePolicy"),
         ({"rules": [{**RULE, "operations": ["READ"]}]}, "webhooks[0].rules[0].operations[0]"),
-        ({"rules": [{**RULE, "resources": ["*", "pods"]}]}, "webhooks[0].rules[0].resources"),
         ({"namespaceSelector": {"matchExpressions": [UNKNOWN]}}, "webhooks[0].namespaceSelector"),
     ],
 )

@@ -227,7 +227,6 @@ class TestServices:
         first, second = (written(base).object["spec"] for _ in range(2))
         assert first["clusterIP"] != second["clusterIP"]
         assert first["clusterIPs"] == [first["clusterIP"]]
-        assert (first["ipFamilies"], first["ipFamilyPolicy"]) == (["IPv4"], "SingleStack")
         assert first["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
 
     def test_an_address_stays(self, written: Any) -> None:

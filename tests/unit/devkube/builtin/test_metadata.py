@@ -44,7 +44,6 @@ def test_taken(catalog: Catalog) -> None:
         ({"finalizers": ["f f"]}, "metadata.finalizers", 'Invalid value: "f f": name part must consist of'),
         ({"finalizers": ["orphan", "foregroundDeletion"]}, "metadata.finalizers", "cannot be both set"),
         ({"ownerReferences": [{"kind": "A"}]}, "metadata.ownerReferences.apiVersion", "must not be empty"),
-        ({"managedFields": [{"operation": "X"}]}, "metadata.managedFields[0].operation", "must be `Apply` or `Update`"),
     ],
 )
 def test_refused(catalog: Catalog, meta: Object, field: str, message: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from devkube.builtin.rules import BuiltinRules
+from devkube.builtin.catalog import BuiltinRules
 from devkube.custom import definition, registry
 from devkube.errors import StatusError
 from tests.support.crds import crd, spec_of, version
