@@ -5,7 +5,7 @@ map key, or by the keys of a list that is a map. What fails although nothing of 
 compared with their order, also those that are sets or maps.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from devkube import causes
@@ -15,6 +15,12 @@ from devkube.errors import Cause
 
 RULES: Final = "x-kubernetes-validations"
 _MAX_MESSAGE: Final = 5 * 1024  # bytes of what a messageExpression may give
+_REASONS: Final[Mapping[str, Callable[[str, Any, str], Cause]]] = {
+    "FieldValueDuplicate": lambda path, value, detail: causes.duplicate(path, value),
+    "FieldValueForbidden": lambda path, value, detail: causes.forbidden(path, detail),
+    "FieldValueInvalid": causes.invalid,
+    "FieldValueRequired": lambda path, value, detail: causes.required(path, detail),
+}
 
 
 def validate(node: Node, new: Any, old: Any = UNKNOWN) -> list[Cause]:
@@ -58,13 +64,7 @@ def _evaluated(rule: Node, node: Node, place: Place, values: Mapping[str, Any]) 
     detail = (expression and _computed(expression, optional, values)) or told or f"failed rule: {text.strip()}"
     where = (place.path + (rule.get("fieldPath") or "")).removeprefix(".")
     value = causes.OMIT if node.get("type") in ("object", "array") else place.value
-    reason = rule.get("reason")
-    if reason in ("FieldValueForbidden", "FieldValueRequired"):
-        yield (causes.forbidden if reason == "FieldValueForbidden" else causes.required)(where, detail)
-    else:
-        yield (
-            causes.duplicate(where, value) if reason == "FieldValueDuplicate" else causes.invalid(where, value, detail)
-        )
+    yield _REASONS[rule.get("reason") or "FieldValueInvalid"](where, value, detail)
 
 
 def _computed(expression: str, optional: bool, values: Mapping[str, Any]) -> str:
@@ -79,8 +79,6 @@ def _computed(expression: str, optional: bool, values: Mapping[str, Any]) -> str
 
 # --- rules as a CRD has them
 
-REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
-
 
 def _written(rule: Node, node: Node, path: str) -> Iterator[Cause]:
     """Everything that is wrong without compiling it."""
@@ -91,8 +89,8 @@ def _written(rule: Node, node: Node, path: str) -> Iterator[Cause]:
         yield causes.invalid(f"{path}.message", message, "must not contain line breaks")
     if "\n" in text and not message.strip():
         yield causes.required(f"{path}.message", "message must be specified if rule contains line breaks")
-    if reason is not None and reason not in REASONS:
-        yield causes.unsupported(f"{path}.reason", reason, REASONS)
+    if reason is not None and reason not in _REASONS:
+        yield causes.unsupported(f"{path}.reason", reason, _REASONS)
     if leads_to(rule.get("fieldPath") or "", node) is None:
         yield causes.invalid(f"{path}.fieldPath", rule["fieldPath"], "must be a path of names that leads to a field")
 

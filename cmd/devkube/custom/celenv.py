@@ -41,16 +41,13 @@ def uses_old(text: str) -> bool:
     return "oldSelf" in text and re.search(r"(?<![\w.])oldSelf\b", _NO_CODE.sub(" ", text)) is not None
 
 
-def _number(value: Quantity) -> Fraction:
-    return Fraction(value[QUANTITY])
-
-
 def _quantity(text: str) -> Quantity:
     return {QUANTITY: str(Fraction(quantity_value(text)))}
 
 
 def _order(a: Quantity, b: Quantity) -> int:
-    return (_number(a) > _number(b)) - (_number(a) < _number(b))
+    left, right = Fraction(a[QUANTITY]), Fraction(b[QUANTITY])
+    return (left > right) - (left < right)
 
 
 def _is_quantity(text: str) -> bool:
@@ -64,8 +61,8 @@ def _is_quantity(text: str) -> bool:
 _FUNCTIONS: Final[tuple[tuple[str, bool, list[str], str, Callable[..., Any] | None], ...]] = (
     ("quantity", False, ["string"], QUANTITY, _quantity),
     ("isQuantity", False, ["string"], "bool", _is_quantity),
-    ("isGreaterThan", True, [QUANTITY, QUANTITY], "bool", lambda a, b: _number(a) > _number(b)),
-    ("isLessThan", True, [QUANTITY, QUANTITY], "bool", lambda a, b: _number(a) < _number(b)),
+    ("isGreaterThan", True, [QUANTITY, QUANTITY], "bool", lambda a, b: _order(a, b) > 0),
+    ("isLessThan", True, [QUANTITY, QUANTITY], "bool", lambda a, b: _order(a, b) < 0),
     ("compareTo", True, [QUANTITY, QUANTITY], "int", _order),
 )
 # Numbers of different types compare; the evaluator does so anyway.
@@ -131,8 +128,11 @@ class Conditions:
     def __init__(self, seen: Mapping[str, Type]) -> None:
         from cel_expr_python import cel
 
-        pool, variables = views.told_to_cel(seen)
-        self._env = cel.NewEnv(descriptor_pool=pool, variables=variables, extensions=_extensions(evaluating=False))
+        types = views.Messages()
+        variables = {name: types.cel(one) for name, one in seen.items()}
+        self._env = cel.NewEnv(
+            descriptor_pool=types.pool(), variables=variables, extensions=_extensions(evaluating=False)
+        )
 
     def check(self, text: str, wanted: str, *, optional_old: bool = False) -> None:
         """Refused when it is not of the type, `bool` or `string`."""

@@ -2,7 +2,7 @@
 
 Rules of apiserver/pkg/cel/common/schemas.go. Most values are seen as they are; numbers become doubles, strings with the
 formats byte, date, date-time and duration become what they mean, names that are no identifiers are escaped. CEL's
-checker is told of types as protobuf messages (`told_to_cel`). Protobuf cannot say "list of lists" and the like; there
+checker is told of types as protobuf messages (`Messages`). Protobuf cannot say "list of lists" and the like; there
 the inner value is dynamic, and a mistake inside shows when the rule is evaluated.
 """
 
@@ -117,29 +117,25 @@ _STRINGS: Final[Mapping[str, Type]] = {
 }
 
 
-def told_to_cel(variables: Mapping[str, Type]) -> tuple[Any, dict[str, Any]]:
-    """For the checker: a pool with one message per object type, and the CEL types of variables."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, struct_pb2, timestamp_pb2
+class Messages:
+    """A file of protobuf's with the types that were asked for, for CEL's checker."""
 
-    pool = descriptor_pool.DescriptorPool()
-    needed = [module.DESCRIPTOR for module in (struct_pb2, timestamp_pb2, duration_pb2)]
-    for one in needed:
-        pool.AddSerializedFile(one.serialized_pb)
-    file = descriptor_pb2.FileDescriptorProto(
-        name="crd.proto", package=PACKAGE, syntax="proto3", dependency=[one.name for one in needed]
-    )
-    file.message_type.add(name=QUANTITY.rpartition(".")[2])
-    messages = _Messages(file)
-    told = {name: messages.cel(seen) for name, seen in variables.items()}
-    pool.AddSerializedFile(file.SerializeToString())
-    return pool, told
+    def __init__(self) -> None:
+        from google.protobuf import descriptor_pb2
 
+        self._names: dict[Type, str] = {}
+        self._file = descriptor_pb2.FileDescriptorProto(name="crd.proto", package=PACKAGE, syntax="proto3")
+        self._file.message_type.add(name=QUANTITY.rpartition(".")[2])
 
-class _Messages:
-    """Fills a file of protobuf's with the types that are asked for."""
+    def pool(self) -> Any:
+        from google.protobuf import descriptor_pool, duration_pb2, struct_pb2, timestamp_pb2
 
-    def __init__(self, file: Any) -> None:
-        self._file, self._names = file, dict[Type, str]()
+        pool = descriptor_pool.DescriptorPool()
+        for module in (struct_pb2, timestamp_pb2, duration_pb2):
+            pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+            self._file.dependency.append(module.DESCRIPTOR.name)
+        pool.AddSerializedFile(self._file.SerializeToString())
+        return pool
 
     def cel(self, seen: Type) -> Any:
         from cel_expr_python import cel
