@@ -75,7 +75,7 @@ class Lifecycle:
             if owner not in owners:
                 self._do(self._collect, owner)
         if change.type == "DELETED":
-            del self._where[after.uid]
+            self._where.pop(after.uid, None)
             for dependent in self._dependents.pop(after.uid, ()):
                 self._do(self._collect, dependent)
             return
@@ -203,10 +203,11 @@ class Lifecycle:
         return [one for one in found if one is not None and uid in one[1].owners]
 
     def _find(self, uid: str) -> tuple[Resource, Stored] | None:
-        where = self._where.get(uid)
-        stored = self._store.get(*where) if where else None
-        resource = self._catalog.stored_as(stored.key) if stored else None
-        return (resource, stored) if resource and stored else None
+        stored = self._store.get(*self._where[uid]) if uid in self._where else None
+        if stored is None or stored.uid != uid:
+            return None
+        resource = self._catalog.stored_as(stored.key)
+        return (resource, stored) if resource else None
 
     async def _delete_all(self, resource: Resource, objects: Iterable[Stored]) -> bool:
         """Whether some are left."""
