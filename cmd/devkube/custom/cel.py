@@ -14,7 +14,6 @@ from devkube.custom.structural import UNKNOWN, Node, Place, leads_to, root
 from devkube.errors import Cause
 
 RULES: Final = "x-kubernetes-validations"
-_MAX_MESSAGE: Final = 5 * 1024  # bytes of what a messageExpression may give
 _REASONS: Final[Mapping[str, Callable[[str, Any, str], Cause]]] = {
     "FieldValueDuplicate": lambda path, value, detail: causes.duplicate(path, value),
     "FieldValueForbidden": lambda path, value, detail: causes.forbidden(path, detail),
@@ -73,8 +72,7 @@ def _computed(expression: str, optional: bool, values: Mapping[str, Any]) -> str
         found = celenv.evaluate(celenv.program(expression, optional), values)
     except celenv.Failed:
         return ""
-    text = found.strip() if isinstance(found, str) else ""
-    return text if "\n" not in text and len(text.encode()) <= _MAX_MESSAGE else ""
+    return found.strip() if isinstance(found, str) and "\n" not in found.strip() else ""
 
 
 # --- rules as a CRD has them

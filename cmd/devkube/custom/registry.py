@@ -78,9 +78,8 @@ def _resource(spec: Mapping[str, Any], version: Mapping[str, Any], since: int) -
 
 
 def _column(column: Mapping[str, Any]) -> Column:
-    path, form, priority = column["jsonPath"], column.get("format") or "", column.get("priority") or 0
-    about = column.get("description") or f"Custom resource definition column (in JSONPath format): {path}"
-    return Column(column["name"], column["type"], path, form, about, priority)
+    form, about, priority = column.get("format") or "", column.get("description") or "", column.get("priority") or 0
+    return Column(column["name"], column["type"], column["jsonPath"], form, about, priority)
 
 
 @dataclass(frozen=True)

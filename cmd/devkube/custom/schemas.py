@@ -31,8 +31,6 @@ _STRUCTURE: Final = (
     *("type", "additionalProperties", "default", "title", "description", "nullable", PRESERVE, EMBEDDED, INT_OR_STRING),
     *(LIST_KEYS, LIST_TYPE, MAP_TYPE, cel.RULES),
 )
-
-
 Words = Callable[[str, str], Cause] | None  # None: an invalid value, which is told
 
 

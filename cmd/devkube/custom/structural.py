@@ -41,8 +41,9 @@ def child(node: Node | None, name: str) -> Node | None:
 
 def leads_to(path: str, node: Node) -> Node | None:
     """The schema of a path made of names (`.spec.color`), None where it names no field."""
-    found: Node | None = node
-    for name in path.split(".")[1:]:
+    first, *names = path.split(".")
+    found = None if first else node
+    for name in names:
         found = child(found, name)
     return found
 

@@ -283,6 +283,7 @@ FIELDS = {"n": {"type": "integer"}, "l": {"type": "array", "items": {"type": "st
         ({"rule": "self.s == 'oldSelf'", "optionalOldSelf": True}, "optionalOldSelf", "may not be set if oldSelf"),
         ({"rule": "self.n > 1", "messageExpression": "self.n"}, "messageExpression", "must evaluate to a string"),
         ({"rule": "self.n > 1", "messageExpression": "self.m"}, "messageExpression", "undefined field 'm'"),
+        ({"rule": "self.n > 1", "fieldPath": "n"}, "fieldPath", "must be a path of names"),
         ({"rule": "self.n > 1", "fieldPath": ".m"}, "fieldPath", "must be a path of names"),
         ({"rule": "self.n > 1", "reason": "Because"}, "reason", 'Unsupported value: "Because"'),
         ({"rule": "self.n\n> 1"}, "message", "message must be specified if rule contains line breaks"),
