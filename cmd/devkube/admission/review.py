@@ -134,15 +134,18 @@ def denial(hook: str, status: Mapping[str, Any] | None) -> StatusError:
     status = status or {}
     denied = f'admission webhook "{hook}" denied the request'
     explained = status.get("message") or status.get("reason")
-    code, details = status.get("code"), status.get("details")
-    causes = (details.get("causes") or ()) if isinstance(details, dict) else ()
+    code, found = status.get("code"), status.get("details")
+    details = found if isinstance(found, dict) else {}
+    wait = details.get("retryAfterSeconds")
     return StatusError(
         code if isinstance(code, int) and 400 <= code <= 999 else 400,
         str(status.get("reason") or ""),
         f"{denied}: {explained}" if explained else f"{denied} without explanation",
+        **{key: str(details.get(key) or "") for key in ("name", "group", "kind")},
         causes=[
             Cause(*(str(one.get(key) or "") for key in ("reason", "message", "field")))
-            for one in causes
+            for one in details.get("causes") or ()
             if isinstance(one, dict)
         ],
+        retry_after=wait if isinstance(wait, int) else 0,
     )

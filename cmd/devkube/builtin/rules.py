@@ -284,6 +284,9 @@ def _role_rule(rule: Json, at: str, root: Object) -> Iterator[Cause]:
     urls = rule.get("nonResourceURLs")
     if urls and root["kind"] == "Role":
         yield invalid(f"{at}.nonResourceURLs", urls, "namespaced rules cannot apply to non-resource URLs")
+    for key in () if urls else ("apiGroups", "resources"):
+        if not rule.get(key):
+            yield required(f"{at}.{key}", "resource rules must supply it")
 
 
 def _role_binding(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
@@ -302,7 +305,19 @@ def _subject(subject: Json, at: str, root: Object) -> Iterator[Cause]:
         yield required(f"{at}.namespace")
 
 
+def _strategy(strategy: Json, at: str, root: Object) -> Iterator[Cause]:
+    """After defaulting: who applied `rollingUpdate` still owns it when somebody else asks for Recreate."""
+    rolling = strategy.get("rollingUpdate")
+    if rolling is not None and strategy.get("type") == "Recreate":
+        yield forbidden(f"{at}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
+    elif rolling is not None and all(
+        not str(rolling.get(key, 0)).strip("0%") for key in ("maxUnavailable", "maxSurge")
+    ):
+        yield invalid(f"{at}.rollingUpdate.maxUnavailable", 0, "may not be 0 when `maxSurge` is 0")
+
+
 STRUCTS: Mapping[str, StructRule] = {
+    "apps.DeploymentStrategy": _strategy,
     "core.PodSpec": _pod_spec,
     "core.PodTemplateSpec": _template,
     "core.Container": _container,
