@@ -8,7 +8,7 @@ It knows nothing of warmlog and imports nothing of it. The map:
     routes, negotiation, protobuf   what is asked for, in which form      documents    version, health and what follows
     discovery, openapi              what clients learn of the types       tables       objects as kubectl prints them
     store          objects, versions, history
-    verbs          create … watch: reading (and watching), writing (strategies, scale), patching, deleting; machinery: shared
+    verbs          create … watch: reading, watching, writing (strategies, scale), patching, deleting; machinery: shared
     bodies, parameters              what a request says       selectors     of labels and fields
     patches        JSON, merge, strategic                     values, errors, causes     JSON, refusals and their words
     apply          server-side apply: managedfields, fieldsets
