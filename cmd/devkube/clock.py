@@ -44,8 +44,11 @@ class Clock:
         return self.after(0)
 
     def after(self, seconds: float) -> str:
-        """The timestamp that many seconds from now."""
-        return (self.now() + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        """The timestamp that many seconds from now; beyond the calendar its last one (graces may be of any length)."""
+        try:
+            return (self.now() + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        except OverflowError:
+            return "9999-12-31T23:59:59Z"
 
     @property
     def frozen(self) -> bool:

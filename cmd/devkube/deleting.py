@@ -5,7 +5,7 @@ Pod on a node stays until its grace is over and somebody (a kubelet, the simulat
 cluster. Rules: apiserver's registry/rest/delete.go and registry/generic/registry/store.go.
 """
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -24,11 +24,7 @@ CRD_CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _COLLECTED: Final = {"Orphan": ORPHAN, "Foreground": FOREGROUND}  # by policy
 # Whose deletion is answered by the object and not by a Status (ReturnDeletedObject).
-_RETURNED: Final = frozenset(
-    ("pods", "services", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims", "resourcequotas")
-)
-
-
+_RETURNED: Final = frozenset(("pods", "services", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims"))
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 
@@ -40,7 +36,7 @@ class Preconditions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 class DeleteOptions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """`propagation_policy` is None where the client leaves it open."""
 
-    grace_period_seconds: int | None = None
+    grace_period_seconds: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     preconditions: Preconditions | None = None
     propagation_policy: str | None = None
     dry_run: list[str] | None = None

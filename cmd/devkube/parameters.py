@@ -1,7 +1,7 @@
 """Query parameters as values: what may be asked with which verb, checked as upstream checks it.
 
 Rules: apimachinery's meta/v1/validation (create, update, patch) and meta/internalversion/validation (list, watch).
-Options of deletions: `deleteoptions`.
+Options of deletions: `deleting`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,11 +21,22 @@ def flag(text: str | None) -> bool:
 
 
 def number(query: Mapping[str, str], name: str) -> int | None:
-    text = query.get(name)
+    """One that Go could hold: what the parameter means need not end in numbers of any size."""
+    text, why = query.get(name), "invalid syntax"
+    if not text:
+        return None
     try:
-        return int(text) if text else None
+        if -(2**63) <= (found := int(text)) < 2**63:
+            return found
+        why = "value out of range"
     except ValueError:
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax (query parameter {name})') from None
+        pass
+    raise bad_request(f'strconv.ParseInt: parsing "{text}": {why} (query parameter {name})')
+
+
+def is_version(text: str) -> bool:
+    """Whether it may be a resourceVersion."""
+    return text.isdecimal() and len(text) < 20
 
 
 def refused(kind: str, found: Iterable[Cause]) -> StatusError:
@@ -99,7 +110,7 @@ def read(query: Mapping[str, str], resource: Resource, *, watch: bool = False) -
 
     streams = forbidden(f"requires setting {field} to NotOlderThan", "sendInitialEvents")
     checks = (
-        (version and not version.isdecimal(), causes.invalid("resourceVersion", version, "it must be a number")),
+        (version and not is_version(version), causes.invalid("resourceVersion", version, "it must be a number")),
         (match and match not in known, causes.unsupported(field, match, known)),
         (match and token, forbidden("is forbidden when continue is provided")),
         (watch and match and initial is None, forbidden("is forbidden for watch unless sendInitialEvents is provided")),

@@ -89,7 +89,7 @@ def decode_token(token: str) -> tuple[int, tuple[str, str]]:
 
 def _not_ahead(m: Machinery, version: str) -> None:
     """A version that this server has not come to yet is somebody else's."""
-    if version and not version.isdecimal():
+    if version and not parameters.is_version(version):
         raise bad_request(f'resourceVersion: Invalid value: "{version}": it must be a number')
     if version and int(version) > m.store.version:
         told = f"Too large resource version: {version}, current: {m.store.version}"

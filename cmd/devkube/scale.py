@@ -6,7 +6,7 @@ Where the numbers stand is a matter of the resource (`Resource.scale_paths`); fo
 from typing import Any
 
 from devkube import selectors
-from devkube.errors import About, Cause, invalid
+from devkube.errors import About, Cause, bad_request, invalid
 from devkube.kinds import Object, Resource
 from devkube.values import clone
 
@@ -41,7 +41,7 @@ def changed(old: Object, wanted: Object, resource: Resource) -> Object:
 
 
 def write(obj: Object, wanted: Object, resource: Resource) -> None:
-    """Set the number a Scale wants. StatusError 422 for a number that is none."""
+    """Set the number a Scale wants. StatusError 422 for a number that is none, 400 where it has no place."""
     spec = wanted.get("spec") or {}
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
     if type(replicas) is not int or replicas < 0:
@@ -51,7 +51,10 @@ def write(obj: Object, wanted: Object, resource: Resource) -> None:
     *parents, last = resource.scale_paths[0].strip(".").split(".")
     node = obj
     for name in parents:
-        node = node.setdefault(name, {})
+        node[name] = {} if node.get(name) is None else node[name]
+        node = node[name]
+        if not isinstance(node, dict):
+            raise bad_request(f"{resource.scale_paths[0]} cannot be set: {name} is no object")
     node[last] = replicas
 
 

@@ -80,5 +80,5 @@ def cell(kind: str, found: list[Any], now: float) -> Any:
 def _age(text: str, now: float) -> str:
     try:
         return human(int(now - formats.parse_datetime(text).timestamp()))
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter: its zone leads before the year 1
         return "<invalid>"

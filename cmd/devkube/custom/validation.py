@@ -97,13 +97,21 @@ def _number(node: Node, value: float, path: str) -> Iterator[Cause]:
         if value % 1 != 0 or not -half <= value < half:
             yield causes.invalid("", "", f"Checked value must be of type integer {told} in {path}")
     wrong = []
-    if step and not math.isclose(value / step, round(value / step), rel_tol=1e-12, abs_tol=0):
+    if step and not _multiple(value, step):
         wrong.append(f"a multiple of {causes.number(step)}")
     if most is not None and (value > most or (value == most and below)):
         wrong.append(f"less than {'' if below else 'or equal to '}{causes.number(most)}")
     if least is not None and (value < least or (value == least and above)):
         wrong.append(f"greater than {'' if above else 'or equal to '}{causes.number(least)}")
     yield from (causes.invalid(path, value, f"{path} in body should be {detail}") for detail in wrong)
+
+
+def _multiple(value: float, step: float) -> bool:
+    """As upstream divides: what float64 cannot hold is no multiple of anything."""
+    try:
+        return math.isclose(value / step, round(value / step), rel_tol=1e-12, abs_tol=0)
+    except OverflowError:
+        return False
 
 
 def _combined(node: Node, value: Any, path: str) -> Iterator[Cause]:

@@ -77,12 +77,19 @@ async def test_nesting_has_an_end(kube: Client, space: Space) -> None:
     await kube.read(space.configmaps)
 
 
-@pytest.mark.parametrize("query", [{"limit": "many"}, {"timeoutSeconds": "soon", "watch": "true"}])
+@pytest.mark.parametrize("query", [{"limit": "many"}, {"limit": "9" * 30}, {"timeoutSeconds": "soon", "watch": "true"}])
 async def test_parameters_that_are_no_numbers_are_refused(kube: Client, space: Space, query: dict[str, str]) -> None:
     """Query parameters are decoded like bodies."""
     answer = await kube.get(space.pods, **query)
     assert answer.status in (400, 500), answer.told
     assert next(iter(query.values())) in answer.told
+
+
+async def test_versions_of_any_length_are_refused(kube: Client, space: Space) -> None:
+    """A resourceVersion is a number of 64 bits."""
+    for path in (space.pods, f"/api/v1/namespaces/{space.name}"):
+        answer = await kube.get(path, resourceVersion="9" * 5000)
+        assert 400 <= answer.status < 500, answer.told
 
 
 async def test_names_in_urls_are_checked(kube: Client, space: Space) -> None:

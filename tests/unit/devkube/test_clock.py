@@ -22,6 +22,7 @@ def test_the_forms_of_now() -> None:
     clock.advance(3600)
     assert clock.after(-3600) == before
     assert clock.timestamp() > before
+    assert clock.after(1e12) == clock.after(2**63) == "9999-12-31T23:59:59Z"
 
 
 def test_a_frozen_clock_stands_still_and_goes_on_from_there() -> None:

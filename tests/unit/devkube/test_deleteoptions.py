@@ -34,6 +34,7 @@ def test_deletes() -> None:
         ({"propagationPolicy": "Maybe"}, 422, 'propagationPolicy: Unsupported value: "Maybe"'),
         ({"dryRun": ["x"]}, 422, "dryRun: Unsupported value"),
         ({"gracePeriodSeconds": "1"}, 400, "Expected `int | null`, got `str` - at `$.gracePeriodSeconds`"),
+        ({"gracePeriodSeconds": 2**63}, 400, "gracePeriodSeconds"),
         ({"preconditions": []}, 400, "Expected `object | null`, got `array` - at `$.preconditions`"),
         ({"kind": "Pod"}, 400, "cannot be handled as a DeleteOptions"),
     ],

@@ -55,6 +55,7 @@ def test_what_is_no_path(path: str) -> None:
         ("integer", True, None),
         ("date", "1970-01-01T00:00:00Z", "100s"),
         ("date", "yesterday", "<invalid>"),
+        ("date", "0001-01-01T00:00:00+23:59", "<invalid>"),
         ("string", None, None),
     ],
 )

@@ -76,6 +76,16 @@ def test_a_part_speaks_of_itself() -> None:
         ),
         ({"type": "integer", "multipleOf": 3}, 4, "spec.a: Invalid value: 4: spec.a in body should be a multiple of 3"),
         (
+            {"type": "number", "multipleOf": 1e-10},
+            1e308,
+            "spec.a: Invalid value: 1e+308: spec.a in body should be a multiple of 1e-10",
+        ),
+        (
+            {"type": "number", "multipleOf": 0.5},
+            10**400,
+            f"spec.a: Invalid value: {10**400}: spec.a in body should be a multiple of 0.5",
+        ),
+        (
             {"type": "integer", "format": "int32"},
             2**31,
             '<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec.a',
