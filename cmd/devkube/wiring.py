@@ -64,7 +64,7 @@ async def _evict(m: Machinery, request: Request, obj: Object) -> Answer:
     if (obj.get("metadata") or {}).get("name") not in (None, request.name):
         raise bad_request(f"name in URL does not match name in Eviction object: {request.name}")
     options = {"kind": "DeleteOptions", "apiVersion": "v1", **(obj.get("deleteOptions") or {})}
-    await delete(m, replace(request, verb="delete", subresource="", query={}, body=encode(options)))
+    await delete(m, replace(request, verb="delete", subresource="", body=encode(options)))
     return Answer(201, _DONE)
 
 
@@ -84,7 +84,8 @@ async def _bind(m: Machinery, request: Request, obj: Object) -> Answer:
     conditions = (pod.get("status") or {}).get("conditions") or ()
     others = [one for one in conditions if one.get("type") != "PodScheduled"]
     pod["status"] = {**(pod.get("status") or {}), "conditions": [*others, scheduled]}
-    m.store.replace(resource.key, pod, stored.version)
+    if not request.query.get("dryRun"):
+        m.store.replace(resource.key, pod, stored.version)
     return Answer(201, _DONE)
 
 

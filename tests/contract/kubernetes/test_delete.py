@@ -241,6 +241,17 @@ async def test_some_namespaces_are_immortal(kube: Client, name: str) -> None:
     answer.refused(403, "Forbidden", f'namespaces "{name}" is forbidden: this namespace may not be deleted')
 
 
+async def test_a_dry_eviction_and_a_dry_binding_change_nothing(kube: Client, space: Space) -> None:
+    """Their options are those of other creates."""
+    made = await kube.create(space.pods, pod("p"))
+    target = {"apiVersion": "v1", "kind": "Node", "name": "nowhere"}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": target}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    (await kube.post(f"{space.pods}/p/binding", binding, dryRun="All")).ok(201)
+    (await kube.post(f"{space.pods}/p/eviction", eviction, dryRun="All")).ok(201)
+    assert await kube.read(f"{space.pods}/p") == made
+
+
 async def test_an_eviction_is_a_deletion(kube: Client, space: Space) -> None:
     """pods/eviction, without a budget that speaks against it."""
     await kube.create(space.pods, pod("p", container("main")))
