@@ -305,6 +305,14 @@ def _subject(subject: Json, at: str, root: Object) -> Iterator[Cause]:
         yield required(f"{at}.namespace")
 
 
+def _requirement(one: Json, at: str, root: Object) -> Iterator[Cause]:
+    """Of a label selector."""
+    if one.get("operator") in ("In", "NotIn") and not one.get("values"):
+        yield required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    if one.get("operator") in ("Exists", "DoesNotExist") and one.get("values"):
+        yield forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+
+
 def _strategy(strategy: Json, at: str, root: Object) -> Iterator[Cause]:
     """After defaulting: who applied `rollingUpdate` still owns it when somebody else asks for Recreate."""
     rolling = strategy.get("rollingUpdate")
@@ -318,6 +326,7 @@ def _strategy(strategy: Json, at: str, root: Object) -> Iterator[Cause]:
 
 STRUCTS: Mapping[str, StructRule] = {
     "apps.DeploymentStrategy": _strategy,
+    "meta.LabelSelectorRequirement": _requirement,
     "core.PodSpec": _pod_spec,
     "core.PodTemplateSpec": _template,
     "core.Container": _container,

@@ -425,6 +425,14 @@ async def test_no_webhook_guards_the_webhooks(kube: Client, space: Space, hook: 
         ({"failurePolicy": "Perhaps"}, "webhooks[0].failurePolicy"),
         ({"rules": [{**RULE, "operations": ["READ"]}]}, "webhooks[0].rules[0].operations[0]"),
         ({"namespaceSelector": {"matchExpressions": [UNKNOWN]}}, "webhooks[0].namespaceSelector"),
+        (
+            {"objectSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
+            "webhooks[0].objectSelector.matchExpressions[0].values",
+        ),
+        (
+            {"objectSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}},
+            "webhooks[0].objectSelector.matchExpressions[0].values",
+        ),
     ],
 )
 async def test_a_configuration_is_validated(

@@ -173,6 +173,11 @@ async def test_warnings_and_annotations_are_kept(bench, hook, patch, attributes)
     assert asked.warnings == ["old field", "old field"]
     assert asked.audit["m.acme.io/seen"] == asked.audit["v.acme.io/seen"] == "yes"
     assert list(bench.chain.audited) == [asked]
+    same = attributes(labels={})
+    same.object["metadata"]["labels"] = {}
+    await bench.chain.mutate(same)
+    await bench.chain.validate(same)
+    assert list(bench.chain.audited) == [asked, same], "an equal request is another one"
 
 
 async def test_another_version_is_sent_and_comes_back(bench, hook, patch, attributes) -> None:
