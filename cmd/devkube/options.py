@@ -14,7 +14,7 @@ class Settings:
 
     listen: str = "127.0.0.1"
     port: int = 0  # 0: any free one
-    # CA, server pair, ServiceAccount key and kubeconfig live here; kept when named, temporary otherwise.
+    # Certificates, the server's key and the kubeconfig live here; kept when named, temporary otherwise.
     directory: Path | None = None
     kubeconfig: Path | None = None  # written here too
     names: tuple[str, ...] = ()  # further host names and addresses of the server's certificate

@@ -1,8 +1,8 @@
 """What goes into the verbs and what comes out of them: the seam between HTTP (or a test) and Kubernetes' semantics.
 
-`frontend` makes a `Request` of what came, `Verbs.handle` answers with an `Answer` or, for a watch, a `Stream`, and a
-`Reply` goes back. Objects leave as the bytes they are stored as wherever possible; whoever renders
-another form (a Table, only the metadata) decodes them. Errors are `StatusError`s.
+`http` makes a `Request` of what came, `Verbs.handle` answers with an `Answer` or, for a watch, a `Stream`, and a
+`Reply` goes back. Objects leave as the bytes they are stored as wherever possible; whoever renders a Table decodes
+them. Errors are `StatusError`s.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -122,7 +122,7 @@ class Attributes:
     user: User
     subresource: str = ""
     dry_run: bool = False
-    options: Object = field(default_factory=dict)  # CreateOptions, UpdateOptions, PatchOptions or DeleteOptions
+    options: Object = field(default_factory=dict)  # CreateOptions, UpdateOptions or DeleteOptions
     kind: tuple[str, str, str] | None = None  # group, version, kind when the object is not the resource's (Scale, …)
     warnings: list[str] = field(default_factory=list)
     audit: dict[str, str] = field(default_factory=dict)

@@ -123,4 +123,3 @@ def element(item: Any, of: Schema) -> str:
 _UNTYPED: Node = {"x-kubernetes-map-type": "atomic"}
 UNTYPED = Schema(_UNTYPED, {})
 DEDUCED = Schema({}, {})
-ANYTHING = Schema({"x-kubernetes-preserve-unknown-fields": True}, {})

@@ -146,13 +146,9 @@ def values(resource: Resource, obj: Object) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Fields:
-    """A parsed field selector. `name` is the one that metadata.name must have, if it asks so."""
+    """A parsed field selector."""
 
     terms: tuple[Requirement, ...] = ()
-
-    @property
-    def name(self) -> str | None:
-        return next((v for t in self.terms if t.key == "metadata.name" and t.operator == "=" for v in t.values), None)
 
     def matches(self, namespace: str, name: str, found: Mapping[str, str]) -> bool:
         """`found` as `values` makes it."""

@@ -1,4 +1,4 @@
-"""matchConditions: CEL over object, oldObject and request, with Kubernetes' function libraries.
+"""matchConditions: CEL over object, oldObject and request.
 
 What cannot be compiled is refused when the configuration is written, with the engine's own words, so that nothing that
 devkube cannot evaluate is ever ignored; `authorizer` belongs to it. Unlike upstream no cost is counted. Semantics of

@@ -7,7 +7,7 @@ import msgspec
 from devkube.clock import Clock
 from devkube.kinds import Catalog, FieldValidation, Object, Resource, Subresource
 from devkube.requests import Answer, Listing, Request, Stream
-from devkube.schema import ANYTHING, Schema
+from devkube.schema import DEDUCED, Schema
 from devkube.selectors import values
 from devkube.store import Store, encode
 from devkube.tables import View
@@ -17,7 +17,7 @@ from devkube.verbs import Verbs
 class Anything:
     """Rules that prune a field named `unknown` and find fault with `spec.bad`."""
 
-    schema: Schema = ANYTHING
+    schema: Schema = DEDUCED
 
     def decode(self, obj: Object, *, validation: FieldValidation) -> list[str]:
         told = ['unknown field "unknown"'] if obj.pop("unknown", None) is not None else []

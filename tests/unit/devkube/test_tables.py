@@ -10,14 +10,14 @@ from devkube.errors import Cause
 from devkube.kinds import Column, FieldValidation, Object, Resource
 from devkube.negotiation import Form
 from devkube.requests import Answer, Listing
-from devkube.schema import ANYTHING, Schema
+from devkube.schema import DEDUCED, Schema
 from devkube.tables import View
 
 TABLE: Form = "Table"
 
 
 class ToyRules:
-    schema: Schema = ANYTHING
+    schema: Schema = DEDUCED
 
     def decode(self, obj: Object, *, validation: FieldValidation) -> list[str]:
         return []

@@ -11,7 +11,7 @@ from devkube.admission.call import Caller
 from devkube.admission.chain import Chain
 from devkube.kinds import Catalog, Resource, Subresource
 from devkube.requests import Attributes, User
-from devkube.schema import ANYTHING
+from devkube.schema import DEDUCED
 from devkube.store import Store
 
 # AdmissionRequest -> AdmissionResponse without its uid, the bytes of an answer, or an exception to raise
@@ -21,7 +21,7 @@ Webhook = Callable[[dict[str, Any]], Any]
 class PlainRules:
     """Rules of a type that knows `spec.known` only, and defaults `spec.level`."""
 
-    schema = ANYTHING
+    schema = DEDUCED
 
     def decode(self, obj: dict[str, Any], *, validation: str) -> list[str]:
         spec = obj.get("spec", {})
