@@ -6,6 +6,7 @@ those of affinity, tolerations, spreading, DNS, security contexts and of single 
 and `fields` still hold for all of them. Of CRDs nothing is here: `devkube.custom` checks them.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -239,10 +240,30 @@ def _client(client: Json, at: str, root: Object) -> Iterator[Cause]:
     if ("url" in client) == ("service" in client):
         yield required(at, "exactly one of url or service is required")
     elif "url" in client:
-        url = urlsplit(client["url"])
-        if url.scheme != "https" or not url.netloc or "@" in url.netloc or url.query or url.fragment:
+        if not _address(client["url"]):
             why = "must be https://host[/path], without a user, a query and a fragment"
             yield invalid(f"{at}.url", client["url"], why)
+    elif not (client["service"].get("path") or "/").startswith("/"):
+        yield invalid(f"{at}.service.path", client["service"]["path"], "must start with a '/'")
+
+
+def _address(text: str) -> bool:
+    """Whether a webhook can be called there."""
+    try:
+        url = urlsplit(text)
+        host = url.hostname and url.port != 0 and not re.search(r"[\s@]", url.netloc)
+    except ValueError:  # half an address of IPv6, a port that is none
+        return False
+    return bool(url.scheme == "https" and host and not url.query and not url.fragment)
+
+
+def _operations(rule: Json, at: str, root: Object) -> Iterator[Cause]:
+    """Of a webhook's rule: who asks for all names nothing beside it, but subresources."""
+    for key in ("operations", "apiGroups", "apiVersions", "resources"):
+        found = rule.get(key) or ()
+        others = [one for one in found if one != "*" and not (key == "resources" and "/" in one)]
+        if ("*" in found and others) or ("*/*" in found and len(found) > 1):
+            yield invalid(f"{at}.{key}", list(found), "if '*' is present, must not specify others")
 
 
 def _data(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
@@ -340,6 +361,7 @@ STRUCTS: Mapping[str, StructRule] = {
     "admissionregistration.MutatingWebhook": _webhook,
     "admissionregistration.ValidatingWebhook": _webhook,
     "admissionregistration.WebhookClientConfig": _client,
+    "admissionregistration.RuleWithOperations": _operations,
 }
 KINDS: Mapping[str, KindRule] = {
     "Pod": _pod,

@@ -418,12 +418,18 @@ async def test_no_webhook_guards_the_webhooks(kube: Client, space: Space, hook: 
     [
         ({"name": "short"}, "webhooks[0].name"),
         ({"clientConfig": {"url": "http://127.0.0.1/x"}}, "webhooks[0].clientConfig.url"),
+        ({"clientConfig": {"url": "https://[::1/x"}}, "webhooks[0].clientConfig.url"),
+        ({"clientConfig": {"url": "https://h:port/x"}}, "webhooks[0].clientConfig.url"),
+        ({"clientConfig": {"service": {"name": "a", "namespace": "b", "path": "x"}}}, "webhooks[0].clientConfig"),
         ({"clientConfig": {}}, "webhooks[0].clientConfig"),
         ({"sideEffects": None}, "webhooks[0].sideEffects"),
         ({"admissionReviewVersions": []}, "webhooks[0].admissionReviewVersions"),
         ({"timeoutSeconds": 31}, "webhooks[0].timeoutSeconds"),
         ({"failurePolicy": "Perhaps"}, "webhooks[0].failurePolicy"),
         ({"rules": [{**RULE, "operations": ["READ"]}]}, "webhooks[0].rules[0].operations[0]"),
+        ({"rules": [{**RULE, "apiGroups": ["*", "apps"]}]}, "webhooks[0].rules[0].apiGroups"),
+        ({"rules": [{**RULE, "resources": ["*", "pods"]}]}, "webhooks[0].rules[0].resources"),
+        ({"rules": [{**RULE, "resources": ["*/*", "pods"]}]}, "webhooks[0].rules[0].resources"),
         ({"namespaceSelector": {"matchExpressions": [UNKNOWN]}}, "webhooks[0].namespaceSelector"),
         (
             {"objectSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
