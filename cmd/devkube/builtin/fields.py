@@ -5,6 +5,7 @@ the required fields but not the lists of values; both this table and `rules.STRU
 Neither `metadata` (see there) nor `status` is looked at: upstream trusts controllers there, and so does this.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -55,6 +56,20 @@ def container_port(value: int, at: str) -> Iterable[Cause]:
     return port(value, at) if value else (required(at),)
 
 
+def amount(value: int | str, at: str) -> Iterator[Cause]:
+    """How many Pods of an update: a count or a percentage."""
+    if isinstance(value, int):
+        yield from not_negative(value, at)
+    elif not re.fullmatch("[0-9]{1,9}%", value):
+        yield invalid(at, value, "a valid percent string must be a numeric string followed by an ending '%'")
+
+
+def part(value: int | str, at: str) -> Iterator[Cause]:
+    yield from (found := list(amount(value, at)))
+    if isinstance(value, str) and not found and int(value[:-1]) > 100:
+        yield invalid(at, value, "must not be greater than 100%")
+
+
 _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "parallelism", "completions", "backoffLimit")
 PULL = one_of("Always", "IfNotPresent", "Never")
 # Of fields that mean the same in every struct.
@@ -65,7 +80,9 @@ ANYWHERE: Mapping[str, Rule] = {
     "imagePullPolicy": PULL,
     "pullPolicy": PULL,
 }
+_ROLLING: Mapping[str, Rule] = {"maxUnavailable": part, "maxSurge": amount, "partition": not_negative}
 _UPDATES = {"type": one_of("RollingUpdate", "OnDelete")}
+_ROLLED = ("Deployment", "DaemonSet", "StatefulSetStrategy")
 _HOOK = {
     "failurePolicy": one_of("Fail", "Ignore"),
     "matchPolicy": one_of("Equivalent", "Exact"),
@@ -105,6 +122,7 @@ FIELDS: Mapping[str, Mapping[str, Rule]] = {
     },
     "apps.DeploymentStrategy": {"type": one_of("Recreate", "RollingUpdate")},
     "apps.DaemonSetUpdateStrategy": _UPDATES,
+    **dict.fromkeys((f"apps.RollingUpdate{kind}" for kind in _ROLLED), _ROLLING),
     "apps.StatefulSetSpec": {"podManagementPolicy": one_of("OrderedReady", "Parallel")},
     "apps.StatefulSetUpdateStrategy": _UPDATES,
     "batch.JobSpec": {"completionMode": one_of("Indexed", "NonIndexed")},

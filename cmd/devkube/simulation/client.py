@@ -31,12 +31,12 @@ def stamp(seconds: float) -> str:
 def condition(obj: Object, kind: str) -> Mapping[str, Any]:
     """The condition of an object, empty where there is none."""
     found = (obj.get("status") or {}).get("conditions") or ()
-    return next((one for one in found if one["type"] == kind), {})
+    return next((one for one in found if one.get("type") == kind), {})
 
 
 def conditions(obj: Object, now: str, *new: Object) -> list[Object]:
     """Those of an object, some renewed; the time of one moves when its status does."""
-    found = {one["type"]: one for one in (obj.get("status") or {}).get("conditions") or ()}
+    found = {one.get("type"): one for one in (obj.get("status") or {}).get("conditions") or ()}
     for one in new:
         old = found.get(one["type"], {})
         since = old.get("lastTransitionTime", now) if old.get("status") == one["status"] else now

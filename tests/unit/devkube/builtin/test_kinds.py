@@ -167,6 +167,28 @@ class TestWorkloads:
         message = 'Invalid value: {"app":"a"}: `selector` does not match template `labels`'
         assert other == {"spec.template.metadata.labels": message}
 
+    @pytest.mark.parametrize(
+        ("key", "value", "message"),
+        [
+            ("maxSurge", "150%", None),
+            (
+                "maxSurge",
+                "abc",
+                """Invalid value: "abc": a valid percent string must be a numeric string followed by an \
+ending '%'""",
+            ),
+            ("maxSurge", -1, "Invalid value: -1: must be greater than or equal to 0"),
+            ("maxUnavailable", "150%", 'Invalid value: "150%": must not be greater than 100%'),
+        ],
+    )
+    def test_amounts_of_a_rolling_update(
+        self, written: Any, a_workload: Make, key: str, value: Any, message: str | None
+    ) -> None:
+        strategy = {"type": "RollingUpdate", "rollingUpdate": {key: value}}
+        for kind, field in (("Deployment", "strategy"), ("DaemonSet", "updateStrategy")):
+            told = {f"spec.{field}.rollingUpdate.{key}": message} if message else {}
+            assert written(a_workload(kind, **{field: strategy})).told == told
+
     def test_no_selector_and_an_empty_one(self, written: Any, a_workload: Make) -> None:
         without = a_workload("Deployment")
         del without["spec"]["selector"]

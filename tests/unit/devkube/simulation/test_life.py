@@ -139,6 +139,7 @@ def test_one_of_two_containers_fails() -> None:
 
 def test_what_others_wrote_is_kept_and_times_move_with_the_status_only() -> None:
     mine = {"type": "mine", "status": "True", "lastTransitionTime": "t0"}
+    assert condition({"status": {"conditions": [{}, mine]}}, mine["type"]) == mine, "one without a type is none"
     obj: Any = {"status": {"conditions": [mine]}}
     for now, status, since in (("t1", "True", "t1"), ("t2", "True", "t1"), ("t3", "False", "t3")):
         new = {"type": "Ready", "status": status, "reason": now}
