@@ -48,8 +48,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
     ),
     "system:aggregate-to-view": (
         f"{_READ} | core | pods pods/status pods/log serviceaccounts services services/status endpoints configmaps "
-        "persistentvolumeclaims persistentvolumeclaims/status limitranges resourcequotas resourcequotas/status "
-        "namespaces namespaces/status events",
+        "persistentvolumeclaims persistentvolumeclaims/status namespaces namespaces/status events",
         f"{_READ} | discovery.k8s.io | endpointslices",
         f"{_READ} | apps | controllerrevisions statefulsets/status daemonsets/status deployments/status "
         f"replicasets/status {_APPS}",
