@@ -114,6 +114,8 @@ class HttpServer:
         except web.HTTPRequestEntityTooLarge:
             told = f"Request entity too large: limit is {BODY_LIMIT}"
             return refused(StatusError(413, "RequestEntityTooLarge", told))
+        except web.RequestPayloadError as error:
+            return refused(bad_request(f"the body cannot be read: {' '.join(str(error).split())}"))
         except ConnectionError:
             raise
         except Exception:

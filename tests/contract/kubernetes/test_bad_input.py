@@ -69,6 +69,12 @@ async def test_several_violations_are_told_together(kube: Client, space: Space) 
     assert told["details"]["kind"] == "Pod"
 
 
+async def test_an_encoding_that_the_body_is_not_in(kube: Client, space: Space) -> None:
+    """400: what cannot be unpacked is no fault of the server."""
+    answer = await kube.call("POST", space.configmaps, "nothing packed", headers={"Content-Encoding": "gzip"})
+    answer.refused(400, "BadRequest")
+
+
 async def test_nesting_has_an_end(kube: Client, space: Space) -> None:
     """Ten thousand levels are refused, and the server lives."""
     body = '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": ' + '{"a":' * 20_000 + "1" + "}" * 20_000 + "}"
