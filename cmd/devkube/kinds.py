@@ -5,6 +5,7 @@
 know neither. `Catalog` finds resources by URL or by kind and changes while the server runs, as CRDs come and go.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -15,6 +16,9 @@ from devkube.schema import Schema
 Object = dict[str, Any]  # a Kubernetes object as JSON: apiVersion, kind, metadata, …
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+_VERSION = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,14 @@ class Resource:
         return About(self.group, self.plural, name, self.kind)
 
 
+def preference(version: str) -> tuple[Any, ...]:
+    """Sorts versions as Kubernetes prefers them: v2, v1, v1beta1, v1alpha1, then other names by alphabet."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return (1, version)
+    return (0, {"beta": 1, "alpha": 2}.get(match[2], 0), -int(match[1]), -int(match[3] or 0))
+
+
 class Catalog:
     """Every resource that is served now."""
 
@@ -132,10 +144,8 @@ class Catalog:
         return iter(tuple(self._resources.values()))
 
     def groups(self) -> Mapping[str, Sequence[str]]:
-        """group -> its versions in order of preference (as they were put)."""
-        found: dict[str, list[str]] = {}
+        """group -> its versions in order of preference, whichever CRDs they come from."""
+        found: dict[str, set[str]] = {}
         for one in self:
-            versions = found.setdefault(one.group, [])
-            if one.version not in versions:
-                versions.append(one.version)
-        return found
+            found.setdefault(one.group, set()).add(one.version)
+        return {group: sorted(versions, key=preference) for group, versions in found.items()}

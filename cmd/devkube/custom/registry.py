@@ -5,7 +5,6 @@ the CRD is gone.
 """
 
 import copy
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,10 +15,9 @@ from devkube.builtin.document import document
 from devkube.custom import cel, cells, schemas, structural, validation
 from devkube.custom.structural import UNKNOWN, Node
 from devkube.errors import Cause, bad_request
-from devkube.kinds import Catalog, Column, FieldValidation, Object, Resource, Subresource
+from devkube.kinds import Catalog, Column, FieldValidation, Object, Resource, Subresource, preference
 from devkube.schema import Schema
 
-_VERSION = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
 _WRITES: Final = ("get", "patch", "update")
 _CONDITIONS: Final = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
@@ -30,14 +28,6 @@ _TYPE_META: Final = {
     "kind": {"type": "string"},
     "metadata": {"$ref": f"#/$defs/{structural.OBJECT_META}"},
 }
-
-
-def preference(version: str) -> tuple[Any, ...]:
-    """Sorts versions as Kubernetes prefers them: v2, v1, v1beta1, v1alpha1, then other names by alphabet."""
-    match = _VERSION.fullmatch(version)
-    if match is None:
-        return (1, version)
-    return (0, {"beta": 1, "alpha": 2}.get(match[2], 0), -int(match[1]), -int(match[3] or 0))
 
 
 def resources_of(crd: Object) -> list[Resource]:

@@ -93,6 +93,19 @@ async def test_a_crd_is_discovered(kube: Client, space: Space) -> None:
     await eventually(forgotten)
 
 
+async def test_a_group_prefers_its_newest_stable_version(kube: Client, space: Space) -> None:
+    """Whichever of its CRDs came first."""
+    for one, kind in (("v1", "Widget"), ("v2", "Gadget"), ("v3beta1", "Gizmo")):
+        await kube.create(CRDS, crd(space.group, version(one), kind=kind))
+
+    async def told() -> None:
+        group = await kube.read(f"/apis/{space.group}")
+        assert [one["version"] for one in group["versions"]] == ["v2", "v1", "v3beta1"]
+        assert group["preferredVersion"]["version"] == "v2"
+
+    await eventually(told)
+
+
 async def test_open_api_3_describes_each_group_version(kube: Client) -> None:
     """/openapi/v3 lists documents with a hash; each has schemas with their kinds and paths."""
     index = (await kube.read("/openapi/v3"))["paths"]

@@ -3,8 +3,8 @@
 from typing import Any
 
 from devkube.custom import cells
-from devkube.custom.registry import Registry, preference, resources_of
-from devkube.kinds import Catalog
+from devkube.custom.registry import Registry, resources_of
+from devkube.kinds import Catalog, preference
 from tests.support.crds import crd, version
 
 OBJECT: dict[str, Any] = {"type": "object"}
