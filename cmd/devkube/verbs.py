@@ -45,6 +45,7 @@ class Verbs(Machinery):
         attributes = writing.Write(self, request, options).attributes(obj, None)
         attributes.kind = (own.group, own.version, own.kind) if request.subresource else None
         obj = await self.admission.mutate(attributes)
+        own.rules.decode(obj, validation="Ignore")  # what webhooks made of it
         await self.admission.validate(attributes)
         return await other(request, obj)
 

@@ -9,6 +9,7 @@ from devkube import wiring
 from devkube.deleting import CRDS
 from devkube.errors import StatusError
 from devkube.options import Settings
+from devkube.requests import Admission, Attributes
 from devkube.server import DevKube
 
 NS = "/api/v1/namespaces/default"
@@ -45,6 +46,17 @@ async def test_a_binding_without_a_node_is_none(api: DevKube) -> None:
     with pytest.raises(StatusError) as caught:
         await api.request("POST", f"{NS}/pods/p/binding", binding(node=""))
     assert caught.value.code == 422
+
+
+async def test_what_a_webhook_makes_of_a_binding_is_decoded_too(api: DevKube) -> None:
+    class Bending(Admission):
+        async def mutate(self, attributes: Attributes) -> Any:
+            return {**(attributes.object or {}), "target": 7}
+
+    api.verbs.admission = Bending()
+    with pytest.raises(StatusError, match="cannot unmarshal number 7 into field target") as caught:
+        await api.request("POST", f"{NS}/pods/p/binding", binding())
+    assert caught.value.code == 400
 
 
 async def test_an_eviction_is_a_deletion(api: DevKube) -> None:
