@@ -58,9 +58,12 @@ async def _apply(write: Write, config: Any) -> Answer:
     metadata(config).setdefault("name", request.name)
     _identified(config, request, resource)
     if request.subresource == "scale":
-        spec = {"spec": config["spec"]} if config.get("spec") else {}
-        typed = {"apiVersion": resource.group_version, "kind": resource.kind}
-        config = {**typed, "metadata": config["metadata"], **spec}
+        sent = config
+        config = {"apiVersion": resource.group_version, "kind": resource.kind, "metadata": sent["metadata"]}
+        if spec := sent.get("spec"):
+            if isinstance(spec, dict) and spec.keys() != {"replicas"}:
+                raise bad_request(f"the spec of a Scale has replicas and nothing else: {', '.join(spec)}")
+            scale.write(config, sent, resource)
     elif request.subresource == "" and "status" in resource.subresources:
         config.pop("status", None)  # not this endpoint's
     resource.rules.decode(clone(config), validation="Strict")

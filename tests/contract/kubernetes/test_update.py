@@ -197,3 +197,6 @@ async def test_a_custom_resource_scales_by_its_paths(kube: Client, space: Space)
     assert shown["status"] == {"replicas": 2, "selector": "x=y"}
     (await kube.merge(f"{path}/a/scale", {"spec": {"replicas": 8}})).ok()
     assert (await kube.read(f"{path}/a"))["spec"] == {"count": 8}
+    applied = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 5}}
+    (await kube.apply(f"{path}/a/scale", applied, force="true")).ok(200)
+    assert (await kube.read(f"{path}/a"))["spec"] == {"count": 5}
