@@ -33,7 +33,7 @@ Action = Callable[[str], Awaitable[None]]  # of a uid or a name
 class Lifecycle:
     """`authority` is the PEM that kube-root-ca.crt holds."""
 
-    def __init__(self, verbs: Verbs, definitions: Registry | None = None, *, authority: str = "") -> None:
+    def __init__(self, verbs: Verbs, definitions: Registry, *, authority: str = "") -> None:
         self._verbs, self._definitions, self._authority = verbs, definitions, authority
         self._store, self._catalog = verbs.store, verbs.catalog
         self._where: dict[str, tuple[str, str, str]] = {}  # uid -> key, namespace, name
@@ -90,11 +90,9 @@ class Lifecycle:
         crd, name = load(change.after), change.after.name
         if change.type == "DELETED":
             self._verbs.closing.discard(name)
-            if self._definitions is not None:
-                self._definitions.removed(crd)
+            self._definitions.removed(crd)
             return
-        if self._definitions is not None:
-            self._definitions.established(crd)
+        self._definitions.established(crd)
         if _marked(change.after):
             self._verbs.closing.add(name)
             self._do(self._close, name)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from devkube.custom.registry import Registry
 from devkube.errors import StatusError
 from devkube.lifecycle import Lifecycle
 from tests.unit.devkube.doubles import Api
@@ -18,7 +19,7 @@ class World(Api):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lifecycle = Lifecycle(self.verbs, authority="PEM")
+        self.lifecycle = Lifecycle(self.verbs, Registry(self.verbs.catalog), authority="PEM")
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(1.5):
