@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.kubeobjects import configmap, deployment, pod
-from tests.support.kubernetes import Client, Space
+from tests.support.kubernetes import Client, Cluster, Space
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,12 @@ async def test_parameters_that_are_no_numbers_are_refused(kube: Client, space: S
     assert next(iter(query.values())) in answer.told
 
 
-async def test_versions_of_any_length_are_refused(kube: Client, space: Space) -> None:
-    """A resourceVersion is a number of 64 bits."""
+async def test_versions_of_any_length_are_refused(kube: Client, cluster: Cluster, space: Space) -> None:
+    """A resourceVersion is a number of 64 bits. A real server says so with a 500, which devkube never does."""
     for path in (space.pods, f"/api/v1/namespaces/{space.name}"):
         answer = await kube.get(path, resourceVersion="9" * 5000)
-        assert 400 <= answer.status < 500, answer.told
+        assert answer.status in ((400, 422) if "devkube" in cluster.has else (400, 422, 500)), answer.told
+        assert "resourceVersion" in answer.told
 
 
 async def test_names_in_urls_are_checked(kube: Client, space: Space) -> None:
