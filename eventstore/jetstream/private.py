@@ -1,11 +1,12 @@
 """Every private part of nats-py that Warmlog touches, in one place and for versions that were read.
 
 What is needed and nats-py does not offer: frames before they become objects (frames.Splitter), writing our own frames,
-larger reads, and three behaviours that would end a connection for ever or hang it:
+larger reads, and behaviours that would end a connection for ever, hang it or leave it open:
 
 * an `-ERR` that nats-py does not know closes the client for good; here it reconnects, as for any broken connection;
 * `wait_closed` of a socket whose peer is stopped never returns while bytes wait to be sent; here it is aborted;
-* closing while a server dies may raise; here it is an ordinary end.
+* closing while a server dies may raise; here it is an ordinary end;
+* a server that takes the connection and says nothing leaves it open at each try; here the next try ends it.
 
 A version of nats-py that was not read is refused at import, with the line that says what to install.
 
@@ -96,6 +97,7 @@ class PrivateClient(Client):
 
     async def _connect_to_server(self, s: Any) -> None:
         if s.uri.scheme not in ("ws", "wss"):
+            _abort(self._transport)
             self._transport = _Transport()
         await super()._connect_to_server(s)
 
@@ -133,6 +135,10 @@ async def end(client: PrivateClient, *, patience: float) -> None:
     with contextlib.suppress(TimeoutError, OSError, errors.Error):
         async with asyncio.timeout(patience):
             await client.close()
-    writer = getattr(client._transport, "_io_writer", None)
+    _abort(client._transport)
+
+
+def _abort(transport: object) -> None:
+    writer = getattr(transport, "_io_writer", None)
     if writer is not None:
         writer.transport.abort()

@@ -56,6 +56,37 @@ async def test_an_old_server_is_refused_with_what_to_do() -> None:
             await connect.connect(f"nats://127.0.0.1:{port}", OPTIONS, wait=5)
 
 
+async def test_a_server_that_says_nothing_any_more_is_left_at_each_try() -> None:
+    """What a stopped nats-server does: its kernel takes every connection. The next try must not leave it open."""
+    came, gone, restarted = 0, 0, asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal came, gone
+        came += 1
+        try:
+            if came == 1:
+                writer.write(b'INFO {"version":"2.12.3","headers":true,"max_payload":1048576,"jetstream":true}\r\n')
+                writer.write(b"PONG\r\n")
+                await restarted.wait()
+            else:
+                while await reader.read(1024):
+                    pass
+        except ConnectionError:
+            pass
+        gone += 1
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with await connect.connect(f"nats://127.0.0.1:{port}", OPTIONS, wait=5):
+            restarted.set()
+            async with asyncio.timeout(20):
+                while came < 4:
+                    await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
+            assert came - gone == 1
+
+
 async def test_a_missing_certificate_file_is_said() -> None:
     with pytest.raises(store.Misconfigured, match="cannot read a TLS file"):
         await connect.connect("nats://127.0.0.1:1", connect.Options(name="test", tls_ca="/nowhere/ca.pem"), wait=1)
