@@ -6,8 +6,8 @@ what was made of equal bytes is remembered, real values included: they stay in t
 
     decode(glance(raw).view) == view(decode(raw)).object, with the same values
 
-`glance` gives None for a Pod in which something else has to be looked at, and for what is no Pod: then `view` makes
-the same from the whole object.
+`glance` gives None for a Pod in which something else has to be looked at, for one over 64 KB, and for what is no Pod:
+then `view` makes the same from the whole object.
 
 Rules: design.md section 2, "Privacy"; handlers/admission/view.py says what is tokenised.
 """
@@ -21,7 +21,9 @@ import msgspec
 from handlers.admission import cache
 from handlers.admission.view import NO_HANDLERS, Allow, Maker, is_plain, without_access
 
+#: What is remembered at most: so many Pods, none of which is larger than this. A real one has some 5 to 10 KB.
 MOST: Final = 256
+LARGEST: Final = 64 * 1024
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _containers: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 _env: Final = msgspec.json.Decoder(list[dict[str, Any]]).decode
@@ -61,13 +63,25 @@ class Glancer:
     def __init__(self, allow: Allow) -> None:
         self._allow = allow
         self._parts: collections.OrderedDict[tuple[bytes, bytes, bytes], _Part] = collections.OrderedDict()
+        self._glances: collections.OrderedDict[bytes, Glance] = collections.OrderedDict()
 
     def look(self, raw: bytes) -> Glance | None:
-        if not is_plain(raw) or _spells(raw):
+        if len(raw) > LARGEST or not is_plain(raw) or _spells(raw):
             return None
         found = without_access(raw)
+        glance = self._glances.get(found.encoded)
+        if glance is None:
+            if (glance := self._read(raw, found.encoded)) is None:
+                return None
+            self._glances[found.encoded] = glance
+            if len(self._glances) > MOST:
+                self._glances.popitem(last=False)
+        return glance._replace(values=found.real(glance.values))
+
+    def _read(self, raw: bytes, encoded: bytes) -> Glance | None:
+        """A Pod that differs from those before in more than the name of that volume."""
         try:
-            pod: dict[str, Any] = dict(_fields(found.encoded))
+            pod: dict[str, Any] = dict(_fields(encoded))
             metadata: dict[str, Any] = dict(_fields(pod["metadata"]))
             given = bytes(metadata.get("annotations", b"")), bytes(metadata.get("labels", b"")), bytes(pod["spec"])
             part = self._parts.get(given)
@@ -85,7 +99,7 @@ class Glancer:
         pod["metadata"], pod["spec"] = metadata, part.spec
         view = _encode(pod)
         pod["metadata"] = {name: value for name, value in metadata.items() if name not in cache.IGNORED}
-        return Glance(view, _encode(pod), found.real(part.values), part.labels, part.annotations, metadata)
+        return Glance(view, _encode(pod), part.values, part.labels, part.annotations, metadata)
 
     def _made(self, encoded: bytes, annotations: bytes, labels: bytes, spec: bytes) -> _Part | None:
         """Raises MsgspecError for what is no Pod."""

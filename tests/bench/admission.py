@@ -6,16 +6,14 @@
     peer    aiohttp on the same loop and TLS settings: `await request.json()`, `web.json_response(review)`
 
 Each is a process of its own under uvloop; one client, the same connections and bytes, Pods of one Deployment. Rounds
-alternate; the ratio is the median over neighbours in time. Then ours at half of its peak, open loop: percentiles count
-from when a request was due, so that a stall is not hidden; of some windows the median is told. The peer's own beside
-it, at the same rate and in the same minute, says what the machine adds.
+alternate; the ratio is the median over neighbours in time. Then ours at half of its peak in an open loop; of some
+windows the median is told. The peer's own beside it, at the same rate and in the same minute, says what the machine
+adds.
 """
 
 import asyncio
-import collections
 import contextlib
 import gc
-import random
 import ssl
 import statistics
 import subprocess
@@ -37,6 +35,7 @@ from eventstore.jetstream import connect, provision
 from eventstore.jetstream.store import JetStreamStore
 from handlers.cachebackend.inject import Options
 from subscribers.http import admission, recording, reviewing
+from tests.bench import openloop
 from tests.bench.row import Row
 from tests.support import natsserver, reviews
 from tests.support.worlds import Teller
@@ -197,48 +196,6 @@ async def peak(port: int, authority: str, numbers: Iterator[int]) -> float:
         return done / (time.perf_counter() - began)
 
 
-async def latencies(port: int, authority: str, rate: float, numbers: Iterator[int], seconds: float) -> list[float]:
-    """Milliseconds from when each request was due, at `rate` per second with exponential gaps."""
-    chance = random.Random(1)
-    loop = asyncio.get_running_loop()
-    async with asking(port, authority) as askers:
-        for asker in askers:
-            await asker.ask(request(next(numbers)))  # warm
-        free, waiting = askers[:], collections.deque[float]()
-        took: list[float] = []
-
-        def begin(due: float) -> None:
-            waiting.append(due)
-            ask()
-
-        def ask() -> None:
-            while waiting and free:
-                asker, due = free.pop(), waiting.popleft()
-                asker.ask(request(next(numbers))).add_done_callback(
-                    lambda _, asker=asker, due=due: done(asker, due)  # type: ignore[misc]
-                )
-
-        def done(asker: Asker, due: float) -> None:
-            took.append((time.perf_counter() - due) * 1000)
-            free.append(asker)
-            ask()
-
-        def keep_time() -> int:
-            """Of a loop's own timers, which count whole milliseconds, several requests would come at once."""
-            count, due = 0, time.perf_counter()
-            until = due + seconds
-            while (due := due + chance.expovariate(rate)) < until:
-                time.sleep(max(0.0, due - time.perf_counter()))
-                loop.call_soon_threadsafe(begin, due)
-                count += 1
-            return count
-
-        count = await asyncio.to_thread(keep_time)
-        while len(took) < count:
-            await asyncio.sleep(0.01)
-    return sorted(took)
-
-
 @contextlib.contextmanager
 def process(*words: str) -> Iterator["subprocess.Popen[str]"]:
     made = subprocess.Popen(
@@ -303,7 +260,10 @@ async def measure(ours: "subprocess.Popen[str]", peer: "subprocess.Popen[str]", 
     windows: dict[str, list[list[float]]] = {who: [] for who in ports}
     for _ in range(WINDOWS):
         for who, port in ports.items():
-            windows[who].append(await latencies(port, authority, rate, numbers, WINDOW))
+            questions = (request(number) for number in numbers)
+            windows[who].append(
+                openloop.latencies(port, authority, questions, rate=rate, seconds=WINDOW, connections=CONNECTIONS)
+            )
     p50, p99 = percentile(windows["ours"], 50), percentile(windows["ours"], 99)
     assert ours.stdin is not None
     ours.stdin.close()

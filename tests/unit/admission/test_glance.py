@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.admission import cache, view
+from handlers.admission import cache, glance, view
 from handlers.admission.glance import Glancer
 from handlers.cachebackend.admit import ALLOW
 from tests.support import reviews
@@ -53,6 +53,18 @@ def test_an_engine_of_a_deployment_is_seen_at_a_glance() -> None:
         assert agrees(json.loads(text))
     likenesses = {GLANCER.look(msgspec.json.encode(pod(number))).likeness for number in range(3)}  # type: ignore[union-attr]
     assert len(likenesses) == 1
+
+
+def test_a_pod_that_spells_what_another_was_remembered_by_is_looked_at_whole() -> None:
+    text = json.dumps(reviews.ENGINE, ensure_ascii=False)
+    assert agrees(json.loads(text))
+    assert GLANCER.look(text.replace("kube-api-access-x7k2p", view.ACCESS_TOKEN).encode()) is None
+
+
+def test_a_large_pod_is_not_remembered() -> None:
+    large = pod(1)
+    large["spec"]["containers"][0]["env"].append({"name": "LONG", "value": "x" * glance.LARGEST})
+    assert not agrees(large)
 
 
 def pod(number: int) -> dict[str, Any]:

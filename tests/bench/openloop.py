@@ -1,0 +1,95 @@
+"""Questions over TLS at a given rate, whatever the server makes of it: an open loop of one thread and no event loop.
+
+What waits here for a CPU would be counted as the server's, so that as little as possible is done: sockets that are
+written and read by one thread, one question made ahead, no collection of garbage. The clock is `select`'s, to the
+microsecond: in an event loop's whole milliseconds several questions would come at once.
+"""
+
+import collections
+import gc
+import random
+import select
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+
+
+class Asker:
+    """One connection: a question, its answer, the next. Raises AssertionError for an answer that is not 200."""
+
+    def __init__(self, port: int, trust: ssl.SSLContext) -> None:
+        plain = socket.create_connection(("127.0.0.1", port), timeout=10)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = trust.wrap_socket(plain, server_hostname="127.0.0.1")
+        self.buffer = b""
+        self.due = 0.0
+
+    def ask(self, question: bytes, due: float) -> None:
+        self.due = due
+        assert self.socket.send(question) == len(question), "it fits a socket's buffer"
+
+    def answered(self) -> bool:
+        """Read what has come; whether that was the whole answer."""
+        while True:
+            try:
+                piece = self.socket.recv(1 << 16)
+            except ssl.SSLWantReadError:
+                break
+            assert piece, "the server ended the connection"
+            self.buffer += piece
+        end = self.buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return False
+        head = self.buffer[:end].lower()
+        assert head.startswith(b"http/1.1 200"), self.buffer[:300]
+        if len(self.buffer) < end + 4 + int(head.split(b"content-length:")[1].split(b"\r\n")[0]):
+            return False
+        self.buffer = b""
+        return True
+
+
+def latencies(
+    port: int, authority: str, questions: Iterator[bytes], *, rate: float, seconds: float, connections: int
+) -> list[float]:
+    """Sorted milliseconds from when each question was due, at `rate` per second with exponential gaps, so that a stall
+    is not hidden by the questions that were not asked in it."""
+    trust = ssl.create_default_context(cadata=authority)
+    askers = [Asker(port, trust) for _ in range(connections)]
+    for asker in askers:  # warm, and past the handshake's last messages
+        asker.ask(next(questions), 0.0)
+        asker.socket.setblocking(False)
+        while not asker.answered():
+            select.select([asker.socket], (), ())
+    gc.disable()
+    try:
+        return sorted(_measure({asker.socket.fileno(): asker for asker in askers}, questions, rate, seconds))
+    finally:
+        gc.enable()
+        for asker in askers:
+            asker.socket.close()
+
+
+def _measure(askers: dict[int, Asker], questions: Iterator[bytes], rate: float, seconds: float) -> list[float]:
+    chance, clock = random.Random(1), time.perf_counter
+    free, waiting, took = list(askers.values()), collections.deque[float](), list[float]()
+    poll = select.epoll()
+    for number in askers:
+        poll.register(number, select.EPOLLIN)
+    with poll:
+        due = clock()
+        until, question = due + seconds, next(questions)
+        while True:
+            while due <= min(clock(), until):
+                waiting.append(due)
+                due += chance.expovariate(rate)
+            while waiting and free:
+                free.pop().ask(question, waiting.popleft())
+                question = next(questions)
+            if due > until and len(free) == len(askers):
+                return took
+            select.select([poll], (), (), max(0.0, due - clock()) if due <= until else None)
+            for number, _ in poll.poll(0):
+                if askers[number].answered():
+                    took.append((clock() - askers[number].due) * 1000)
+                    free.append(askers[number])
