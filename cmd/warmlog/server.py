@@ -11,6 +11,7 @@ after SIGTERM and a drain, 2 wrong flags, 3 refused (an old nats-server, a drift
 import argparse
 import asyncio
 import contextlib
+import functools
 import socket
 import time
 from pathlib import Path
@@ -26,7 +27,7 @@ from eventstore.jetstream import store as jetstream
 from handlers.prefixindex import index, limits, lookup, outcomes, policies, request, views
 from subscribers import indexing, metrics
 from subscribers.http import admin, health, hotpath, identity, intake, lookups, meters, orders, routes
-from warmlog import VERSION, chronicle, cli, flags, link, logs, manifests, selftest, servermetrics, signals
+from warmlog import VERSION, chronicle, cli, flags, link, logs, manifests, selftest, servermetrics, serving, signals
 
 log = structlog.get_logger()
 
@@ -281,27 +282,9 @@ class Server:
         log.info("drained and stopped")
 
 
-async def start(values: flags.Values) -> int:
-    stop = signals.told()
-    given = manifests.read(Path(values["policies"])) if values["policies"] else None
-    async with contextlib.AsyncExitStack() as closing:
-        server = await signals.unless(stop, prepared(values, given, closing))
-        if server is None:
-            log.info("stopped before it served")
-            return 0
-        try:
-            await server.serve(stop)
-        except* store.Refused as refused:
-            raise cli.Failure(str(refused.exceptions[0]), cli.REFUSED) from refused
-        except* store.Unavailable as away:
-            raise cli.Failure(str(away.exceptions[0])) from away
-    return 0
-
-
-async def prepared(
-    values: flags.Values, given: list[manifests.Manifest] | None, closing: contextlib.AsyncExitStack
-) -> Server:
+async def prepared(values: flags.Values, closing: contextlib.AsyncExitStack) -> Server:
     """Connected, both streams there, the manifests in the log. Waits for NATS as long as that takes."""
+    given = manifests.read(Path(values["policies"])) if values["policies"] else None  # what is wrong is said now
     connection = await closing.enter_async_context(await link.open_link(values, "server", wait=None))
     await make_streams(values, connection)
     server = Server(values, connection)
@@ -335,7 +318,7 @@ def run(values: flags.Values, arguments: argparse.Namespace) -> int:
         )
     logs.configure(role="server", form=values["log-format"], level=values["log-level"])
     try:
-        return uvloop.run(start(values))
+        return uvloop.run(serving.until_told(functools.partial(prepared, values), unserved="stopped before it served"))
     except manifests.ManifestError as error:
         raise flags.UsageError(str(error)) from error
     except hotpath.ListenError as error:

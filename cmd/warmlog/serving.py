@@ -6,20 +6,31 @@ from asyncio import Event
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
+import structlog
+
 from eventstore import store
 from warmlog import cli, signals
+
+log = structlog.get_logger()
 
 
 class Role(Protocol):
     async def serve(self, stop: Event) -> None: ...
 
 
-async def until_told(prepared: Callable[[contextlib.AsyncExitStack], Coroutine[Any, Any, Role]]) -> int:
-    """Prepare the role, serve until a signal comes, close what it opened. Raises cli.Failure."""
+async def until_told(
+    prepared: Callable[[contextlib.AsyncExitStack], Coroutine[Any, Any, Role]], *, unserved: str = ""
+) -> int:
+    """Prepare the role, serve until a signal comes, close what it opened. Raises cli.Failure.
+
+    `unserved` is logged when the signal comes before the role was prepared.
+    """
     stop = signals.told()
     async with contextlib.AsyncExitStack() as closing:
         made = await signals.unless(stop, prepared(closing))
         if made is None:
+            if unserved:
+                log.info(unserved)
             return 0
         try:
             await made.serve(stop)
