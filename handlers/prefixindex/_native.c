@@ -8,7 +8,7 @@
                                                        is not plainly that: then Python reads it, or says what is wrong
    packed(wire) -> bytes or None                       a MessagePack array of token ids, packed as u32 little-endian; None
                                                        for anything that is not plainly that
-   store(nodes, refs, buckets, untold, make, hashes,   as Group.name_below and put_all for new blocks of one chain, none
+   store(nodes, refs, buckets, untold, make, hashes,   as naming.below and Group.put_all for new blocks of one chain, none
      keys, domain, once, entry) -> bool                of which is known: False, with nothing done, for all others
    runs(held, keys, standing) -> list of (int, int)    as Domain.runs_in_python, where nothing is hidden
    change(held, keys, tiers, on, off)                  as Holding.change_in_python: states of one group into the masks;

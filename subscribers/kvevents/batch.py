@@ -85,6 +85,11 @@ class Batch(msgspec.Struct, frozen=True):
         return max((problem.loss for problem in self.problems), default=Loss.NOTHING)
 
 
+def repeats(hashes: Sequence[Hash]) -> bool:
+    """Whether one of them stands twice."""
+    return len(hashes) > 1 and len(set(hashes)) != len(hashes)
+
+
 def hash_bytes(block: Hash) -> bytes:
     """Raw hashes as they are, text as UTF-8, numbers as 8 big-endian bytes (negative ones in two's complement)."""
     if isinstance(block, bytes):

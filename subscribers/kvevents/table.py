@@ -23,7 +23,7 @@ from typing import Final, Literal
 import msgspec
 
 from eventstore import kvwire
-from subscribers.kvevents import batch, group, holds, media, notes, orphans
+from subscribers.kvevents import batch, group, holds, media, naming, notes, orphans, shortcut
 
 ClearPolicy = Literal["auto", "gpu", "all"]
 
@@ -51,7 +51,7 @@ class Clear(msgspec.Struct, frozen=True):
 class Table:
     """The alias table of one replica. Single-threaded; every method returns promptly but `clear` and `dump`."""
 
-    def __init__(self, settings: Settings | None = None, *, trace: group.Trace | None = None) -> None:
+    def __init__(self, settings: Settings | None = None, *, trace: naming.Trace | None = None) -> None:
         self.settings = settings or Settings()
         self._notes = notes.Notes()
         self.counters = self._notes.counters
@@ -157,8 +157,8 @@ class Table:
         if shelf.tier != kvwire.T1:
             self.slower = True
         if self._shortcut and not self.orphans:
-            short = here.store_plain if len(hashes) == 1 else here.store_run
-            if short(shelf, event, adapter):
+            short = shortcut.one if len(hashes) == 1 else shortcut.run
+            if short(here, shelf, event, adapter):
                 return
         if event.tokens:
             if _fits(event):
@@ -209,7 +209,7 @@ class Table:
         """A cache group by its number, made when it is new."""
         here = self.groups.get(number)
         if here is None:
-            here = self.groups[number] = group.Group(number, self.holds, self._notes, self._trace)
+            here = self.groups[number] = group.Group(number, self.holds, self._notes)
         return here
 
     # What hashes stand for ---------------------------------------------------------------------------------------
@@ -224,17 +224,17 @@ class Table:
                 given_up = self.orphans.add(orphans.Orphan(here.number, adapter, event))
                 self.counters.orphans_given_up += given_up
                 return
-        named = here.name_below(event, adapter, parent, new=True)
+        named = naming.below(here, event, adapter, parent, new=True, trace=self._trace)
         if self.orphans:
             self._attach(here, named)
 
-    def _attach(self, here: group.Group, named: list[tuple[batch.Hash, group.Alias]]) -> None:
+    def _attach(self, here: group.Group, named: naming.Named) -> None:
         """Name what waited for these, and what waited for that, without recursion."""
         while named:
             block, parent = named.pop()
             for orphan in self.orphans.pop(here.number, block):
                 self.counters.attached += len(orphan.event.hashes)
-                named += here.name_below(orphan.event, orphan.adapter, parent, new=False)
+                named += naming.below(here, orphan.event, orphan.adapter, parent, new=False, trace=self._trace)
 
     # Where copies lie --------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.prefixindex import keys
-from subscribers.kvevents import batch, decode, group, media, table
+from subscribers.kvevents import batch, decode, group, media, shortcut, table
 
 native = pytest.mark.skipif(keys.native is None, reason="the native helper was not built")
 encode = msgspec.msgpack.encode
@@ -133,7 +133,7 @@ def test_a_table_with_the_helper_is_the_table_without_it(said: list[batch.Event 
                 assert fast.take() == plain.take()
                 continue
             fast.apply(event)
-            patched.setattr(group.Group, "store_run", fell_back)
+            patched.setattr(shortcut, "run", fell_back)
             plain.apply(event)
         assert shown(fast) == shown(plain)
 
@@ -144,12 +144,12 @@ def test_the_helper_is_used_for_a_run_and_not_for_one_that_is_known() -> None:
     here = known.cache_group(0)
     shelf = here.shelf(media.place("GPU", None))
     run = batch.Stored([1, 2, 3], None, tokens(0, 3), SIZE, medium="GPU")
-    assert here.store_run(shelf, run, "")
+    assert shortcut.run(here, shelf, run, "")
     assert known.pending == 3
-    assert not here.store_run(shelf, run, "")
-    assert not here.store_run(shelf, batch.Stored([4, 4], None, tokens(5, 2), SIZE, medium="GPU"), "")
-    assert not here.store_run(shelf, batch.Stored([5, 6], 99, tokens(5, 2), SIZE, medium="GPU"), "")
-    assert here.store_run(shelf, batch.Stored([4, 5], 3, tokens(5, 2), SIZE, medium="GPU"), "")
+    assert not shortcut.run(here, shelf, run, "")
+    assert not shortcut.run(here, shelf, batch.Stored([4, 4], None, tokens(5, 2), SIZE, medium="GPU"), "")
+    assert not shortcut.run(here, shelf, batch.Stored([5, 6], 99, tokens(5, 2), SIZE, medium="GPU"), "")
+    assert shortcut.run(here, shelf, batch.Stored([4, 5], 3, tokens(5, 2), SIZE, medium="GPU"), "")
     assert known.pending == 5
 
 
