@@ -5,6 +5,7 @@ Injection and validation fail closed, the freeze fails open: it must never be wh
 Rules: spec/worker-gpustack.md sections 1 and 5; design.md section 5.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -67,38 +68,28 @@ class Freeze:
         return freeze.decide(question.old or {}, question.view or {})
 
 
-class _Validation:
-    """Base of the three webhooks whose objects decode into one Struct."""
+class Validation:
+    """A webhook of one custom resource: whoever writes it hears at once what is wrong with it."""
 
     fails_open = False
-    struct: Any
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-
-    def see(self, document: Object) -> View:
-        return masking.see(document)
+    def __init__(
+        self,
+        name: str,
+        decide: Callable[[Question, Reader], Decision],
+        *,
+        see: Callable[[Object], View] = masking.see,
+        kinds: frozenset[str] = frozenset(),
+        places: Mapping[str, str] = CLUSTER,
+    ) -> None:
+        self.name = name
+        self.decide = decide
+        self.see = see
+        self.kinds = kinds
+        self.places = places
 
     def concerned(self, question: Question, world: Reader) -> bool:
         return question.view is not None and question.operation in ("CREATE", "UPDATE")
-
-    def decide(self, question: Question, world: Reader) -> Decision:
-        try:
-            new = schema.read(question.view, self.struct)
-        except msgspec.ValidationError as error:
-            return answer([Violation("Invalid", "spec", str(error))], [])
-        try:
-            old = schema.read(question.old, self.struct) if question.old is not None else None
-        except msgspec.ValidationError:
-            return allowed("stored-unreadable", warnings=("the stored object cannot be read: changes are not checked",))
-        found = self.violations(new, old, world)
-        return answer(found, [] if found else self.warnings(new, old, world))
-
-    def violations(self, new: Any, old: Any, world: Reader) -> list[Violation]:
-        raise NotImplementedError
-
-    def warnings(self, new: Any, old: Any, world: Reader) -> list[str]:
-        raise NotImplementedError
 
 
 #: Where an object is looked for that a field names.
@@ -114,66 +105,68 @@ def answer(found: list[Violation], warnings: list[str]) -> Decision:
     return allowed("valid", warnings=tuple(warnings))
 
 
-class Backends(_Validation):
-    """`validate.gpustack-worker.worker.v1.kvcachebackend`."""
+def decoded(
+    struct: Any,
+    violations: Callable[[Any, Any, Reader], list[Violation]],
+    warnings: Callable[[Any, Any, Reader], list[str]],
+) -> Callable[[Question, Reader], Decision]:
+    """A decision about what decodes into `struct`, new and old (None on creation)."""
 
-    name = "validate.gpustack-worker.worker.v1.kvcachebackend"
-    kinds: frozenset[str] = frozenset()
-    struct = kvcache.KVCacheBackend
+    def decide(question: Question, world: Reader) -> Decision:
+        try:
+            new = schema.read(question.view, struct)
+        except msgspec.ValidationError as error:
+            return answer([Violation("Invalid", "spec", str(error))], [])
+        try:
+            old = schema.read(question.old, struct) if question.old is not None else None
+        except msgspec.ValidationError:
+            return allowed("stored-unreadable", warnings=("the stored object cannot be read: changes are not checked",))
+        found = violations(new, old, world)
+        return answer(found, [] if found else warnings(new, old, world))
 
-    def violations(self, new: Any, old: Any, world: Reader) -> list[Violation]:
-        return backend.violations(new, old, self.settings)
-
-    def warnings(self, new: Any, old: Any, world: Reader) -> list[str]:
-        return backend.warnings(new)
-
-
-class Pools(_Validation):
-    """`validate.gpustack-worker.worker.v1.kvcachepool`."""
-
-    name = "validate.gpustack-worker.worker.v1.kvcachepool"
-    kinds = frozenset((kvcache.BACKENDS,))
-    places = CLUSTER
-    struct = kvcache.KVCachePool
-
-    def violations(self, new: Any, old: Any, world: Reader) -> list[Violation]:
-        return pool.violations(new, old, world)
-
-    def warnings(self, new: Any, old: Any, world: Reader) -> list[str]:
-        return pool.warnings(new, world) if old is None else []
+    return decide
 
 
-class Bindings(_Validation):
-    """`validate.gpustack-worker.worker.v1.kvcachepoolbinding`."""
-
-    name = "validate.gpustack-worker.worker.v1.kvcachepoolbinding"
-    kinds = STORES
-    places = {**CLUSTER, kvcache.BINDINGS: ""}  # noqa: RUF012 - a domain is one in all namespaces
-    struct = kvcache.KVCachePoolBinding
-
-    def violations(self, new: Any, old: Any, world: Reader) -> list[Violation]:
-        return binding.violations(new, old, world, self.settings)
-
-    def warnings(self, new: Any, old: Any, world: Reader) -> list[str]:
-        return binding.warnings(new, world) if old is None else []
+def backends(settings: Settings) -> Validation:
+    return Validation(
+        "validate.gpustack-worker.worker.v1.kvcachebackend",
+        decoded(
+            kvcache.KVCacheBackend,
+            lambda new, old, world: backend.violations(new, old, settings),
+            lambda new, old, world: backend.warnings(new),
+        ),
+    )
 
 
-class Deployments:
-    """`validate.gpustack-worker.worker.v1.modeldeployment`."""
+def pools(settings: Settings) -> Validation:
+    return Validation(
+        "validate.gpustack-worker.worker.v1.kvcachepool",
+        decoded(
+            kvcache.KVCachePool,
+            pool.violations,
+            lambda new, old, world: pool.warnings(new, world) if old is None else [],
+        ),
+        kinds=frozenset((kvcache.BACKENDS,)),
+    )
 
-    name = "validate.gpustack-worker.worker.v1.modeldeployment"
-    kinds = STORES
-    places = CLUSTER
-    fails_open = False
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+def bindings(settings: Settings) -> Validation:
+    return Validation(
+        "validate.gpustack-worker.worker.v1.kvcachepoolbinding",
+        decoded(
+            kvcache.KVCachePoolBinding,
+            lambda new, old, world: binding.violations(new, old, world, settings),
+            lambda new, old, world: binding.warnings(new, world) if old is None else [],
+        ),
+        kinds=STORES,
+        places={**CLUSTER, kvcache.BINDINGS: ""},  # a domain is one in all namespaces
+    )
 
-    def see(self, document: Object) -> View:
-        return deployment.see(document)
 
-    def concerned(self, question: Question, world: Reader) -> bool:
-        return question.view is not None and question.operation in ("CREATE", "UPDATE")
-
-    def decide(self, question: Question, world: Reader) -> Decision:
-        return answer(deployment.violations(question.view or {}, question.old, world, self.settings), [])
+def deployments(settings: Settings) -> Validation:
+    return Validation(
+        "validate.gpustack-worker.worker.v1.modeldeployment",
+        lambda question, world: answer(deployment.violations(question.view or {}, question.old, world, settings), []),
+        see=deployment.see,
+        kinds=STORES,
+    )

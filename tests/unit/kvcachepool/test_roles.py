@@ -32,7 +32,7 @@ def deployment(engine: str = "vLLM", *given: Object, **spec: Any) -> Object:
 
 
 def asked(new: Object, old: Object | None = None, objects: tuple[Object, ...] = STORE, **settings: Any) -> Decision:
-    hook = admit.Deployments(Settings(**settings))
+    hook = admit.deployments(Settings(**settings))
     question = Question(
         uid="u",
         operation="CREATE" if old is None else "UPDATE",
@@ -144,7 +144,7 @@ def test_no_value_of_an_author_is_shown() -> None:
     given = extra("vLLM", "--api-key", "hunter2", "--x=hunter2", command=["sh", "-c", "hunter2"])
     given["spec"]["roles"][0] |= {"env": [{"name": "A", "value": "hunter2"}], "other": "hunter2"}
     given["status"] = {"x": "hunter2"}
-    assert "hunter2" not in str(admit.Deployments(Settings()).see(given).object)
+    assert "hunter2" not in str(admit.deployments(Settings()).see(given).object)
 
 
 def rendered(given: Object, number: int = 0, store: Store | None = STORED, manufacturer: str = "") -> roles.Given:

@@ -88,6 +88,6 @@ def test_what_cannot_be_decoded_is_told_and_not_guessed() -> None:
 
 def test_every_webhook_that_decides_over_stores_says_where_they_are() -> None:
     """A kind without namespaces is read without one."""
-    hooks = (INJECTION, admit.Pools(Settings()), admit.Bindings(Settings()), admit.Deployments(Settings()))
+    hooks = (INJECTION, admit.pools(Settings()), admit.bindings(Settings()), admit.deployments(Settings()))
     for hook in hooks:
         assert {kvcache.POOLS, kvcache.BACKENDS} & hook.kinds <= hook.places.keys()

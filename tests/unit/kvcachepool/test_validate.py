@@ -15,9 +15,9 @@ from handlers.world.state import World
 from tests.support.kvpools import DISABLED, STORE, backend, binding, changed, external, pool, world
 
 HOOKS: dict[str, Any] = {
-    "KVCacheBackend": admit.Backends,
-    "KVCachePool": admit.Pools,
-    "KVCachePoolBinding": admit.Bindings,
+    "KVCacheBackend": admit.backends,
+    "KVCachePool": admit.pools,
+    "KVCachePoolBinding": admit.bindings,
 }
 BINDING, POOL, BACKEND = STORE
 MANAGED = "spec__connection__managed"

@@ -73,10 +73,10 @@ def message(new: dict[str, Any], decision: Decision) -> str:
 
 def validators(settings: Settings) -> dict[str, Admitter]:
     return {
-        "KVCacheBackend": admit.Backends(settings),
-        "KVCachePool": admit.Pools(settings),
-        "KVCachePoolBinding": admit.Bindings(settings),
-        "ModelDeployment": admit.Deployments(settings),
+        "KVCacheBackend": admit.backends(settings),
+        "KVCachePool": admit.pools(settings),
+        "KVCachePoolBinding": admit.bindings(settings),
+        "ModelDeployment": admit.deployments(settings),
     }
 
 
