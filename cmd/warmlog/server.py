@@ -133,7 +133,7 @@ class Server:
             self.caught_up_at = time.monotonic()
         waited = self.caught_up_at is not None and time.monotonic() - self.caught_up_at > PATIENCE_SECONDS
         unknown = [f"{one.tenant}/{one.name}" for one in self.indexer.index.incomplete() if one.state == "unknown"]
-        unknown += [f"{tenant}/{name}" for tenant, name, _ in self.indexer.index.strangers(self.indexer.now())]
+        unknown += [f"{tenant}/{name}" for tenant, name, _ in self.indexer.index.strangers.speaking(self.indexer.now())]
         judged = health.judge(
             health.Facts(
                 caught_up=caught_up,

@@ -1,6 +1,7 @@
 """Which replica holds which prefix, and what a router is told.
 
     the fold       index ─ replicas ─ contents ─ holdings ─ domain     keys
+    who speaks     roster · strangers
     its limits     limits ─ visibility                                 policies
     the question   request ─ question ─ lookup ─ ranking ─ affinity    explain
     for others     views · outcomes · vitals

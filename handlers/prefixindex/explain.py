@@ -12,7 +12,7 @@ def facts(look: question.Lookup, found: question.Answer) -> list[request.Facts]:
     answered = {one.replica_id for one in found.scores}
     scored = {one.replica_id: one for one in look.ranked}
     found_of = []
-    for replica in look.index.group(asked.tenant_id, asked.model_id, asked.hash_scheme):
+    for replica in look.index.roster.group(asked.tenant_id, asked.model_id, asked.hash_scheme):
         fresh = replicas.freshness(replica, look.now_ns, look.policy.ttl_ns)
         one = scored.get(replica.name)
         excluded = ""

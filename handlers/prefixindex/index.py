@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from eventstore import kvwire, subjects
-from handlers.prefixindex import domain, holdings, limits, outcomes, policies, replicas
+from handlers.prefixindex import domain, holdings, limits, outcomes, policies, replicas, roster, strangers
 
 if TYPE_CHECKING:
     from handlers.prefixindex import question
@@ -32,17 +32,6 @@ _Replica = replicas.Replica  # inside the class, `replicas` is a method
 FORGET_AFTER: Final = 3600 * replicas.SECOND  # a gone replica is remembered this long, for its zombies
 ADAPTERS: Final = 1024  # of one replica
 _number: Final = int.from_bytes
-_STRANGERS: Final = 10_000  # sessions without a begin that are remembered, so that orders are not repeated too fast
-
-
-_Who = tuple[str, str, str]  # tenant, name, session
-
-
-class _Stranger(NamedTuple):
-    """When a session whose begin was not seen was heard last, and when it was asked for a keyframe."""
-
-    heard_ns: int
-    told_ns: int
 
 
 class Spoken(NamedTuple):
@@ -63,13 +52,13 @@ class Index:
         self.time_ns = 0  # its stream time
         self.domains: dict[domain.DomainKey, domain.Domain] = {}
         self.fleet: dict[tuple[str, str], replicas.Replica] = {}  # (tenant, name)
+        self.roster = roster.Roster()
+        self.strangers = strangers.Strangers()
         self.limits = limits.Limits(self.domains, cap=cap)
         self.messages = 0
         self.redelivered = 0
         self.skipped = 0
         self._subjects: dict[str, replicas.Replica] = {}  # where the current session of a replica speaks
-        self._strangers: dict[_Who, _Stranger] = {}
-        self._serving: dict[tuple[str, str, str], dict[str, replicas.Replica]] = {}  # (tenant, model, scheme) -> name
 
     # The fold --------------------------------------------------------------------------------------------------------
 
@@ -142,13 +131,13 @@ class Index:
             if replica is None:
                 replica = replicas.Replica(place.tenant, place.replica, self._open)
                 self.fleet[place.tenant, place.replica] = replica
-            self._strangers.pop((place.tenant, place.replica, message.session), None)
+            self.strangers.introduced((place.tenant, place.replica, message.session))
             if replica.session and (message.rank or sequence) <= replica.rank:
                 return self._fence(replica, message.session, time_ns)
             return self._advance(sequence, time_ns, subject, replica, message)
         if isinstance(message, kvwire.Bye):
             return ()
-        return self._ask_stranger(time_ns, place, message.session)
+        return self.strangers.heard((place.tenant, place.replica, message.session), time_ns)
 
     def _fence(self, replica: replicas.Replica, session: str, time_ns: int) -> outcomes.Outcomes:
         """Tell an older session that it has a successor; not with every message, but again: an order may be lost."""
@@ -157,26 +146,6 @@ class Index:
         replica.remember(session, told_ns=time_ns)
         reason = f"session {replica.session} began later"
         return (outcomes.Order(replica.tenant, replica.name, "fenced", session, reason),)
-
-    def _ask_stranger(self, time_ns: int, place: subjects.KVSubject, session: str) -> outcomes.Outcomes:
-        who = (place.tenant, place.replica, session)
-        told = self._strangers[who].told_ns if who in self._strangers else 0
-        self._meet(who, time_ns, told)
-        return self._recognised(who, time_ns)
-
-    def _meet(self, who: _Who, heard_ns: int, told_ns: int = 0) -> None:
-        self._strangers.pop(who, None)
-        if len(self._strangers) >= _STRANGERS:
-            del self._strangers[next(iter(self._strangers))]
-        self._strangers[who] = _Stranger(heard_ns, told_ns)
-
-    def _recognised(self, who: _Who, now_ns: int) -> outcomes.Outcomes:
-        """Ask a stranger who it is, unless that was done just now."""
-        stranger = self._strangers[who]
-        if now_ns - stranger.told_ns < replicas.ASK_EVERY:
-            return ()
-        self._strangers[who] = stranger._replace(told_ns=now_ns)
-        return (outcomes.Order(*who[:2], "keyframe", who[2], "the begin of this session was not seen"),)
 
     def _advance(
         self, sequence: int, time_ns: int, subject: str, replica: replicas.Replica, message: kvwire.AnyMessage
@@ -210,20 +179,7 @@ class Index:
         if replica.subject != subject:
             self._subjects.pop(subject, None)
             self._subjects[replica.subject] = replica
-        now = (replica.tenant, replica.model, replica.scheme)
-        if group != now:
-            self._leave(replica, group)
-        members = self._serving.setdefault(now, {})
-        if members.get(replica.name) is not replica:
-            members[replica.name] = replica
-            self._serving[now] = {name: members[name] for name in sorted(members)}
-
-    def _leave(self, replica: replicas.Replica, group: tuple[str, str, str]) -> None:
-        members = self._serving.get(group, {})
-        if members.get(replica.name) is replica:
-            del members[replica.name]
-            if not members:
-                del self._serving[group]
+        self.roster.join(replica, group)
 
     def _open(self, key: domain.DomainKey) -> domain.Domain:
         found = self.domains.get(key)
@@ -252,9 +208,8 @@ class Index:
             if replica.state == "gone" and now_ns - replica.heard_ns >= FORGET_AFTER:
                 del self.fleet[tenant, name]
                 self._subjects.pop(replica.subject, None)
-                self._leave(replica, (tenant, replica.model, replica.scheme))
-        for who in self.strangers(now_ns):
-            found += self._recognised(who, now_ns)
+                self.roster.leave(replica, (tenant, replica.model, replica.scheme))
+        found += self.strangers.ask(now_ns)
         self.upkeep(budget)
         return tuple(found)
 
@@ -272,9 +227,7 @@ class Index:
             replica.past = dict.fromkeys(replica.past, 0)
         for who in known:
             found += self._outdated(who, now_ns)
-        for stranger in self.strangers(now_ns):
-            self._meet(stranger, self._strangers[stranger].heard_ns)
-            found += self._recognised(stranger, now_ns)
+        found += self.strangers.ask_again(now_ns)
         return tuple(found)
 
     def _outdated(self, known: Spoken, now_ns: int) -> Sequence[outcomes.Outcome]:
@@ -286,7 +239,7 @@ class Index:
             return replica.lose(f"messages up to n {known.n} were lost with the stream's end", self.position, now_ns)
         if replica is not None:
             replica.retire(f"session {known.session} spoke before the stream lost its end", now_ns)
-        self._meet((known.tenant, known.name, known.session), now_ns)
+        self.strangers.meet((known.tenant, known.name, known.session), now_ns)
         return ()
 
     def spoken(self) -> list[Spoken]:
@@ -296,10 +249,6 @@ class Index:
             for (tenant, name), replica in self.fleet.items()
             if replica.session and not replica.ended
         ]
-
-    def strangers(self, now_ns: int) -> list[_Who]:
-        """(tenant, name, session) of those that speak, and whose begin was not seen: it has left the stream."""
-        return [who for who, one in self._strangers.items() if now_ns - one.heard_ns <= replicas.SILENT_AFTER]
 
     def upkeep(self, budget: int = domain.SLICE) -> int:
         """One slice of sweeping, compacting and capping; returns the work done, 0 when there is none left."""
@@ -324,31 +273,6 @@ class Index:
     def replicas(self) -> list[_Replica]:
         """Every replica that is remembered, in the order of (tenant, name)."""
         return [self.fleet[who] for who in sorted(self.fleet)]
-
-    def serving(self, tenant: str, model: str, scheme: str) -> list[_Replica]:
-        """Replicas of a model whose content counts and is not empty, by name."""
-        return replicas.counting(self._serving.get((tenant, model, scheme), {}).values())
-
-    def group(self, tenant: str, model: str, scheme: str) -> list[_Replica]:
-        """Every replica of a model, whatever its state, by name."""
-        return list(self._serving.get((tenant, model, scheme), {}).values())
-
-    def unsure(self, tenant: str, model: str, scheme: str) -> int:
-        """Replicas of a model of which absence says nothing."""
-        members = self._serving.get((tenant, model, scheme), {})
-        return sum(1 for replica in members.values() if replica.state in ("unknown", "partial"))
-
-    def known(self, tenant: str) -> list[tuple[str, str]]:
-        """(model, scheme) under which a tenant holds blocks."""
-        return [group[1:] for group in sorted(self._serving) if group[0] == tenant and self._filled(group)]
-
-    def cold(self) -> bool:
-        """Nobody holds anything."""
-        return not any(map(self._filled, self._serving))
-
-    def _filled(self, group: tuple[str, str, str]) -> bool:
-        members = self._serving[group].values()
-        return group[0] != policies.RESERVED and any(replica.blocks for replica in members)
 
     def credit(self, credit: "question.Credit") -> None:
         """A delivered match was of use: LFU eviction spares what it was built on."""

@@ -82,7 +82,7 @@ def consult(look: question.Lookup) -> question.Answer | None:
         return question.no("missing-field", f"{', '.join(absent)} must not be empty")
     look.consulted = True
     ttl = look.policy.ttl_ns
-    look.serving = look.index.serving(asked.tenant_id, asked.model_id, asked.hash_scheme)
+    look.serving = look.index.roster.serving(asked.tenant_id, asked.model_id, asked.hash_scheme)
     all_heard = replicas.all_heard(look.serving, look.now_ns)
     if not all_heard:
         look.serving = [one for one in look.serving if replicas.freshness(one, look.now_ns, ttl) > 0]
@@ -160,10 +160,10 @@ def tenant_hot(look: question.Lookup) -> question.Answer | None:
 def diagnosis(look: question.Lookup) -> question.Answer | None:
     """Does the index know this tenant, model and scheme at all? An empty index knows nobody: a cold start."""
     asked = look.asked
-    if look.index.serving(asked.tenant_id, asked.model_id, asked.hash_scheme):
+    if look.index.roster.serving(asked.tenant_id, asked.model_id, asked.hash_scheme):
         return None
-    tenant = look.index.known(asked.tenant_id)
-    if not tenant and look.index.cold():
+    tenant = look.index.roster.known(asked.tenant_id)
+    if not tenant and look.index.roster.cold():
         return question.no("cold-start", "no replica has reported any block yet")
     if not tenant:
         return question.no(
@@ -184,7 +184,7 @@ def miss(look: question.Lookup) -> question.Answer:
     if not look.inputs.probes:
         return question.no("no-input", "the request holds no keys, token ids or text")
     asked = look.asked
-    unsure = look.index.unsure(asked.tenant_id, asked.model_id, asked.hash_scheme)
+    unsure = look.index.roster.unsure(asked.tenant_id, asked.model_id, asked.hash_scheme)
     text = "no replica holds the first block of this prompt" if look.inputs.chained else "no replica holds this key"
     return question.no("miss", f"{text}; of {unsure} replicas it is not known" if unsure else text)
 

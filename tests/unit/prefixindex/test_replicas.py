@@ -210,7 +210,7 @@ def test_an_hour_later_it_is_forgotten(scene: Scene) -> None:
     scene.stream.wait(1800)
     scene.stream.wait(1800)
     assert scene.stream.index.fleet == {}
-    assert scene.stream.index.serving("t", "m", "vllm") == []
+    assert scene.stream.index.roster.serving("t", "m", "vllm") == []
 
 
 def test_a_bye_ends_the_session(scene: Scene) -> None:
@@ -268,7 +268,7 @@ def test_a_session_that_the_stream_lost_whole_is_asked_although_it_is_idle(scene
     found = list(again.index.ask_again(again.now, scene.stream.index.spoken()))
     assert orders(found) == [("keyframe", "s2")]
     assert again.index.fleet["t", "r"].state == "unknown", "what the earlier session held counts no more"
-    assert again.index.strangers(again.now) == [("t", "r", "s2")]
+    assert again.index.strangers.speaking(again.now) == [("t", "r", "s2")]
     newer.rank = 0
     again.put(newer, *newer.keyframe("regressed"))
     assert again.index.fleet["t", "r"].state == "complete"
@@ -318,7 +318,7 @@ def test_what_was_asked_for_while_a_server_caught_up_is_asked_for_once_more_when
     doubtful.ops({1: 1})  # never stored
     stream.put(doubtful, doubtful.ops({2: 1}))
     stream.start(known)
-    assert stream.index.strangers(stream.now) == [("t", "a", "s-a")]
+    assert stream.index.strangers.speaking(stream.now) == [("t", "a", "s-a")]
     assert sorted(orders(list(stream.index.ask_again(stream.now)))) == [("keyframe", "s-a"), ("keyframe", "s-b")]
     assert stream.put(stranger, stranger.ops({2: 1})) == [], "not asked again at once"
     stream.put(stranger, *stranger.keyframe("asked"))
@@ -332,7 +332,7 @@ def test_a_stranger_that_says_nothing_any_more_is_waited_for_no_longer() -> None
     stream.put(speaker, speaker.ops({1: 1}))
     assert orders(stream.wait(1)) == [("keyframe", "s1")], "the order may have been lost, and it may be idle"
     later = stream.now + 15 * kvspeaker.SECOND
-    assert stream.index.strangers(later) == []
+    assert stream.index.strangers.speaking(later) == []
     assert stream.index.ask_again(later) == ()
 
 
@@ -424,8 +424,8 @@ def test_a_session_speaks_on_one_subject(scene: Scene) -> None:
 def test_a_model_change_moves_the_replica_to_another_group(scene: Scene) -> None:
     moved = kvspeaker.Speaker("r", "s2", model="other").holds([9])
     scene.stream.start(moved)
-    assert scene.stream.index.serving("t", "m", "vllm") == []
-    assert [each.name for each in scene.stream.index.serving("t", "other", "vllm")] == ["r"]
+    assert scene.stream.index.roster.serving("t", "m", "vllm") == []
+    assert [each.name for each in scene.stream.index.roster.serving("t", "other", "vllm")] == ["r"]
     assert orders(scene.say(scene.speaker.ops({1: 1}))) == [("fenced", "s1")]
     scene.stream.upkeep()
     assert [key.model for key in scene.stream.index.domains] == ["other"]
