@@ -18,7 +18,7 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from warmlog import natsserver
+from warmlog import leash, natsserver
 from warmlog.children import PATIENCE, LabError, Process, free_port
 
 __all__ = ["ENGINES", "MODEL", "TENANT", "EngineSpec", "Lab", "LabError", "Process", "free_port"]
@@ -239,7 +239,7 @@ class Lab:
         log = self.directory / "logs" / f"{name}.log"
         with log.open("ab") as out:
             child = await asyncio.create_subprocess_exec(
-                *words,
+                *leash.words(words),
                 stdout=asyncio.subprocess.PIPE if read_stdout else out,
                 stderr=out,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},

