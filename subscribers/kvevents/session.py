@@ -15,7 +15,7 @@ it. Many changes wait for no window, nor does anything that is no change.
 
     what comes first     because
     begin of a keyframe  a reader that lost the thread credits nothing until one is complete
-    heartbeat            it is due: 5 s have passed since the last one, or the coverage changed
+    heartbeat            it is due: 5 s have passed since the last one
     changes              a removal must be seen soon; once the first of them has waited a window
     a chunk, or the end  built in the same instant in which the pending changes were taken, so that what it shows
                          is what a reader knows after those changes; a busy engine cannot starve it
@@ -112,7 +112,6 @@ class Plan:
         self._chunks: Iterator[list[kvwire.Group]] | None = None
         self._built: deque[Body] = deque()  # decided together with what was just said
         self._beat_at = now + BEAT_SECONDS
-        self._beat_now = False
         self._framed_at = now
         self._changed = 0  # keys sent as changes since the last keyframe began
 
@@ -124,10 +123,6 @@ class Plan:
         """A server asks. One that is in progress or about to begin answers it too."""
         if self._wanted is None and self._chunks is None and not self._built:
             self._wanted = reason
-
-    def set_coverage(self, coverage: kvwire.Coverage) -> None:
-        self._beat_now = self._beat_now or coverage != self.coverage
-        self.coverage = coverage
 
     def overflow(self) -> bool:
         """Bound what waits for an ack; True when the bound was hit just now."""
@@ -144,7 +139,7 @@ class Plan:
 
     def pressing(self) -> bool:
         """Whether what is to be said next waits for no window."""
-        return self._wanted is not None or self._beat_now or self.table.pending >= ENOUGH
+        return self._wanted is not None or self.table.pending >= ENOUGH
 
     def next(self, now: float) -> Body | None:
         """The next thing to say, or None when there is nothing until `idle_until` or a change."""
@@ -154,7 +149,7 @@ class Plan:
             self._wanted = "interval"
         if self._wanted is not None:
             return self._begin(now, self._wanted)
-        if self._beat_now or now >= self._beat_at:
+        if now >= self._beat_at:
             return self._beat(now)
         if self._chunks is None:
             return self._ops() if self._is_due(now) else None
@@ -209,7 +204,7 @@ class Plan:
         )
 
     def _beat(self, now: float) -> Body:
-        self._beat_at, self._beat_now = now + BEAT_SECONDS, False
+        self._beat_at = now + BEAT_SECONDS
         coverage, count, total, stats = self.coverage, self.table.count, self.table.sum, self.stats
         return lambda n, rank: kvwire.Beat(
             kvwire.VERSION, self.identity.uid, self.session, n, coverage, count, total, stats
@@ -235,7 +230,6 @@ class Session:
         self._fenced: str | None = None
         self.away_since: float | None = None  # since when the log does not answer
         self._told_away = False
-        self._idle = asyncio.Event()
         self._inflight: Body | None = None
 
     def changed(self) -> None:
@@ -272,14 +266,12 @@ class Session:
             body = self._inflight or self.plan.next(self._clock())
             if body is None:
                 self._holding = self.plan.table.pending > 0
-                (self._idle.clear if self._holding else self._idle.set)()
                 # Not wait_for: before Python 3.12 it swallows a cancellation that comes together with a wake-up.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(max(0.001, self.plan.idle_until() - self._clock())):
                         await self._wake.wait()
                 self._holding = False
                 continue
-            self._idle.clear()
             await self._say(body)
 
     async def _say(self, body: Body) -> None:
@@ -331,10 +323,6 @@ class Session:
             await self._say(self.plan._ops())
         if self._n:
             await self._say(self.plan.bye(reason))
-
-    async def quiet(self) -> None:
-        """Until everything that was to be said has been acknowledged."""
-        await self._idle.wait()
 
     def _who(self) -> dict[str, str]:
         return {"tenant": self.plan.identity.tenant, "replica": self.plan.identity.replica}
