@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -62,15 +61,6 @@ def subject_of(about: str) -> str | None:
         return subjects.replica_subject(parts[1], parts[2])
     kind = subjects.escape(parts[0]) if "." in parts[0] else "*"
     return ".".join(("wl", "object", kind, subjects.escape(parts[1]), subjects.escape(parts[2])))
-
-
-def moment(values: flags.Values, name: str) -> when.When | None:
-    if not values[name]:
-        return None
-    try:
-        return when.parse(values[name], datetime.now(UTC))
-    except ValueError as error:
-        raise flags.UsageError(f"--{name}: {error}") from None
 
 
 def shown(stored: store.Stored) -> Shown:
@@ -131,7 +121,7 @@ def brief(value: Any) -> str:
 
 
 async def show_all(values: flags.Values) -> int:
-    wanted = Filter(values["type"], subject_of(values["about"]), moment(values, "since"), moment(values, "until"))
+    wanted = Filter(values["type"], subject_of(values["about"]), when.of_flag(values, "since"), when.of_flag(values, "until"))
     count = 0
     async with await link.open_link(values, "tool") as connection:
         log = jetstream.JetStreamStore(connection)

@@ -11,7 +11,6 @@ events shown went into it.
 
 import argparse
 import asyncio
-from datetime import UTC, datetime
 from typing import Final
 
 from crds import core
@@ -99,10 +98,7 @@ def of_decision(one: whypod.WhyDecision) -> list[str]:
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:
     key = about.key(arguments.object)
-    try:
-        at = when.parse(values["at"], datetime.now(UTC)) if values["at"] else None
-    except ValueError as error:
-        raise flags.UsageError(f"--at: {error}") from None
+    at = when.of_flag(values, "at")
     try:
         why = asyncio.run(look(values, key, at))
     except replay.ReplayError as error:

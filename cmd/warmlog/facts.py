@@ -27,6 +27,12 @@ def fact(stored: store.Stored) -> Fact:
     return Fact(stored.sequence, at, kind, about(stored.subject), said(decoded.data, stored.subject), actor)
 
 
+async def fact_at(control: store.EventStore, sequence: int) -> Fact | None:
+    """The event of a sequence; None when it is 0 or no longer kept."""
+    stored = await control.get(sequence) if sequence else None
+    return None if stored is None else fact(stored)
+
+
 def about(subject: str) -> str:
     """`wl.object.pods.team-a.p` as `pods/team-a/p`."""
     return "/".join(_plain(token) for token in subject.split(".")[2:]) or subject

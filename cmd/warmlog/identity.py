@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from crds import core, kernelcache
+from crds import kernelcache
 from handlers.kernelcache import admit, config, identity
 from handlers.kernelcache.identity import Identity
 from handlers.kernelcache.selection import Candidate
@@ -49,11 +49,7 @@ class Explained(msgspec.Struct, omit_defaults=True):
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:
-    given, state = offline.given(values)
-    pods = [one for one in given if one.kind == core.PODS]
-    if not pods:
-        raise cli.Failure(f"{values['file']}: there is no Pod in it; workloads' templates are not opened")
-    world = offline.world_of([*state, *(one for one in given if one.kind != core.PODS)])
+    pods, world = offline.pods(values)
     found = [explained(pod, world, values["kserve-namespace"]) for pod in pods]
     for one in found:
         output.show(one, form=values["output"], human=text)

@@ -12,18 +12,13 @@ import argparse
 import sys
 from typing import Final
 
-from crds import core
 from warmlog import cli, flags, offline, output, systems
 
 FLAGS: Final = (*offline.FLAGS, output.FLAG)
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:
-    given, state = offline.given(values)
-    pods = [one for one in given if one.kind == core.PODS]
-    if not pods:
-        raise cli.Failure(f"{values['file']}: there is no Pod in it; workloads' templates are not opened")
-    world = offline.world_of([*state, *(one for one in given if one.kind != core.PODS)])
+    pods, world = offline.pods(values)
     refused = False
     for pod in pods:
         caches, pools = systems.cache_options(values), systems.pool_settings(values)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
-from crds import render, schema
+from crds import core, render, schema
 from handlers.admission import patches
 from handlers.admission.decision import Decision, Question, Violation
 from handlers.cachebackend.inject import Options
@@ -21,7 +21,7 @@ from handlers.outcome import Object
 from handlers.world import kinds
 from handlers.world.reader import Reader
 from handlers.world.state import Known, Listed, World
-from warmlog import documents, flags, patching, systems
+from warmlog import cli, documents, flags, patching, systems
 from warmlog.documents import Document
 
 FLAGS: Final = (
@@ -133,6 +133,15 @@ def given(values: flags.Values) -> tuple[list[Document], list[Document]]:
         if one.kind in kinds.KINDS and (problem := kinds.decode(one.kind, schema.without_nulls(one.body))[1]):
             print(f"{one.where}: {one.body['kind']} {one.key.name} counts for nothing: {problem}", file=sys.stderr)
     return found
+
+
+def pods(values: flags.Values) -> tuple[list[Document], World]:
+    """The Pods of --file, and the world that all the rest makes. Raises Failure when there is no Pod."""
+    found, state = given(values)
+    chosen = [one for one in found if one.kind == core.PODS]
+    if not chosen:
+        raise cli.Failure(f"{values['file']}: there is no Pod in it; workloads' templates are not opened")
+    return chosen, world_of([*state, *(one for one in found if one.kind != core.PODS)])
 
 
 def as_yaml(body: Object) -> str:

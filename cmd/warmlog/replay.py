@@ -12,7 +12,6 @@ Replaying to the same position gives the same bytes, for ever.
 
 import argparse
 import asyncio
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -75,18 +74,8 @@ def narrowed(entries: dict[str, Any], about: str, *kinds: str) -> dict[str, Any]
     return {key: value for key, value in entries.items() if kind in kinds and key == name}
 
 
-def moment_of(values: flags.Values, name: str) -> when.When | None:
-    """Raises UsageError."""
-    if not values[name]:
-        return None
-    try:
-        return when.parse(values[name], datetime.now(UTC))
-    except ValueError as error:
-        raise flags.UsageError(f"--{name}: {error}") from None
-
-
 async def look(values: flags.Values) -> Seen | worldview.Differs:
-    key, at, other = asked(values["about"]), moment_of(values, "at"), moment_of(values, "diff")
+    key, at, other = asked(values["about"]), when.of_flag(values, "at"), when.of_flag(values, "diff")
     if other is not None and chosen(values["about"])[0] == "replica":
         raise flags.UsageError("--diff with --about takes an object, KIND/NAMESPACE/NAME; leave --about out for all")
     async with await link.open_link(values, "tool") as connection:

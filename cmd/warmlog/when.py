@@ -40,6 +40,16 @@ def parse(text: str, now: datetime) -> When:
     return _time(at if at.tzinfo else at.replace(tzinfo=UTC))
 
 
+def of_flag(values: flags.Values, name: str) -> When | None:
+    """The moment that a flag names, as of now; None when it is empty. Raises UsageError."""
+    if not values[name]:
+        return None
+    try:
+        return parse(values[name], datetime.now(UTC))
+    except ValueError as error:
+        raise flags.UsageError(f"--{name}: {error}") from None
+
+
 def _clock_format(text: str) -> str:
     return "%H:%M:%S.%f" if "." in text else "%H:%M:%S"
 

@@ -96,7 +96,7 @@ async def _decision(logs: rewound.Logs, chosen: tying.Decided, tied: list[str], 
         alike=alike,
         again=told,
         candidates=candidates,
-        reads={name: await _fact(logs.control, sequence) for name, sequence in sorted(data.reads.items())},
+        reads={name: await facts.fact_at(logs.control, sequence) for name, sequence in sorted(data.reads.items())},
     )
 
 
@@ -177,7 +177,7 @@ async def _candidates(control: store.EventStore, data: events.AdmissionDecided, 
         taken = key.name if chosen else taken
         if chosen and data.check != "injected":
             why = f"{why}; {data.check}: {data.reason or 'the Pod was not wired'}"
-        found.append(Candidate(key.name, chosen, why, await _fact(control, known.sequence)))
+        found.append(Candidate(key.name, chosen, why, await facts.fact_at(control, known.sequence)))
     return found
 
 
@@ -194,8 +194,3 @@ def judged(backend: CacheBackend | None, problem: str, labels: dict[str, str], t
     if taken:
         return False, f"it matches too, but {taken} comes first by name"
     return True, "the first by name whose labels the Pod all has"
-
-
-async def _fact(control: store.EventStore, sequence: int) -> facts.Fact | None:
-    stored = await control.get(sequence) if sequence else None
-    return None if stored is None else facts.fact(stored)

@@ -95,7 +95,7 @@ async def explain(logs: rewound.Logs, at: when.When | None, key: Key, systems: S
         write=facts.fact(last.stored),
         wanted_at=last.effect.position,
         again=again,
-        reads={name: await _fact(logs.control, sequence) for name, sequence in sorted(reads.items())},
+        reads={name: await facts.fact_at(logs.control, sequence) for name, sequence in sorted(reads.items())},
     )
 
 
@@ -224,8 +224,3 @@ async def _again(logs: rewound.Logs, last: Write, key: Key, system: System) -> t
                 reader.reads,
             )
     return "no write: this program's logic is not the one that wrote it", reader.reads
-
-
-async def _fact(control: store.EventStore, sequence: int) -> facts.Fact | None:
-    stored = await control.get(sequence) if sequence else None
-    return None if stored is None else facts.fact(stored)
