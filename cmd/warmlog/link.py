@@ -6,10 +6,14 @@ the environment, never from the command line, where every process could read the
 
 from pathlib import Path
 
+import structlog
+
 from eventstore import store
 from eventstore.jetstream import connect
 from warmlog import place
 from warmlog.flags import Flag, UsageError, Values, url
+
+log = structlog.get_logger()
 
 FLAGS = (
     Flag("nats", "address of NATS, as nats://host:4222 or several with commas", "", url),
@@ -25,24 +29,40 @@ FLAGS = (
 DIR = Flag("dir", "state directory of `warmlog dev`; default $XDG_STATE_HOME/warmlog")
 
 
-def read_secret(values: Values, name: str) -> str | None:
-    """The content of the file that a flag names. Raises UsageError when it cannot be read, or holds no secret."""
-    if not values[name]:
-        return None
-    try:
-        secret = Path(values[name]).read_text().strip()
-    except OSError as error:
-        raise UsageError(f"--{name}: cannot read {values[name]}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--{name}: {values[name]} holds bytes that are no text") from error
-    if not secret:
-        raise UsageError(f"--{name}: {values[name]} is empty")
-    return secret
+class SecretFile:
+    """A secret in a file that may be replaced. Making one raises UsageError where it cannot be read, or is empty."""
+
+    def __init__(self, flag: str, path: str) -> None:
+        self.flag, self.path = flag, Path(path)
+        self.secret = self._read()
+
+    def __call__(self) -> str:
+        """What the file holds now; what it held before where it cannot be read."""
+        try:
+            self.secret = self._read()
+        except UsageError as error:
+            log.warning("the secret as it was is used again", why=str(error))
+        return self.secret
+
+    def _read(self) -> str:
+        try:
+            secret = self.path.read_text().strip()
+        except OSError as error:
+            raise UsageError(f"--{self.flag}: cannot read {self.path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"--{self.flag}: {self.path} holds bytes that are no text") from error
+        if not secret:
+            raise UsageError(f"--{self.flag}: {self.path} is empty")
+        return secret
+
+
+def _secret(values: Values, flag: str) -> SecretFile | None:
+    return SecretFile(flag, values[flag]) if values[flag] else None
 
 
 def options(values: Values, role: str) -> tuple[list[str], connect.Options]:
     """Addresses and options. Raises UsageError when nothing says where NATS is."""
-    token = read_secret(values, "nats-token-file")
+    token: connect.Secret | None = _secret(values, "nats-token-file")
     addresses = values["nats"]
     if not addresses and "dir" in values:
         note = place.read(place.directory(values["dir"]))
@@ -58,7 +78,7 @@ def options(values: Values, role: str) -> tuple[list[str], connect.Options]:
         name=f"warmlog-{role}",
         token=token,
         user=values["nats-user"] or None,
-        password=read_secret(values, "nats-password-file"),
+        password=_secret(values, "nats-password-file"),
         creds=values["nats-creds"] or None,
         nkey_seed=values["nats-nkey-file"] or None,
         tls_ca=values["nats-tls-ca"] or None,

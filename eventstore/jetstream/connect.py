@@ -35,13 +35,17 @@ _PING_EVERY: Final = 5
 _FLUSH: Final = 5  # seconds for a SUB to reach the server
 
 
+Secret = str | Callable[[], str]
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How to connect. Of token, user with password, creds and nkey_seed give at most one."""
+    """How to connect. Of token, user with password, creds and nkey_seed give at most one. Files are read at each
+    connect, and a function is asked then: secrets are replaced while roles run."""
 
     name: str
-    token: str | None = None
+    token: Secret | None = None
     user: str | None = None
-    password: str | None = None
+    password: Secret | None = None
     creds: str | None = None  # path of a .creds file
     nkey_seed: str | None = None  # path of a file that holds the seed
     tls_ca: str | None = None  # path of a PEM file; also turns TLS on for a nats:// address

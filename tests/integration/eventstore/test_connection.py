@@ -12,6 +12,7 @@ from eventstore.jetstream.bus import JetStreamBus
 from eventstore.jetstream.store import JetStreamStore
 from tests.support import natsserver
 from tests.support.eventstores import insist, moment
+from warmlog import link
 
 OPTIONS = connect.Options(name="test")
 
@@ -32,6 +33,29 @@ async def test_a_wrong_token_is_refused_at_once_although_waiting_for_ever(tmp_pa
             await asyncio.wait_for(connect.connect(server.url, connect.Options(name="test", token="wrong")), 5)
         async with await connect.connect(server.url, connect.Options(name="test", token="right"), wait=5) as made:
             assert made.connected
+    finally:
+        await server.stop()
+
+
+async def test_a_token_that_is_replaced_is_asked_for_at_the_next_connect(tmp_path: Path) -> None:
+    """In an outage that the replacing of the secret made, perhaps: the server's may come first."""
+    natsserver.require()
+    server = await natsserver.Server(tmp_path / "nats", token="old").start()
+    token = tmp_path / "token"
+    token.write_text("old")
+    options = connect.Options(name="test", token=link.SecretFile("nats-token-file", str(token)))
+    try:
+        async with await connect.connect(server.url, options, wait=5) as made:
+            await server.stop()
+            server.token = "new"
+            await server.start()
+            with pytest.raises(store.Unavailable):
+                await made.wait_connected(1)
+            token.unlink()  # as it is for a moment where a file is replaced
+            await asyncio.sleep(0.5)
+            token.write_text("new\n")
+            await made.wait_connected(5)
+            assert made.life == 2
     finally:
         await server.stop()
 
