@@ -169,9 +169,10 @@ class Node(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class ConfigMapData(Part, frozen=True):
-    """Of all that a ConfigMap may hold, the one part that is read."""
+    """Of all that a ConfigMap may hold, the one part that is read; `problem` is what was wrong with it as it was."""
 
     kernelcache: str = ""
+    problem: str = ""
 
 
 class ConfigMap(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -17,6 +17,7 @@ import yaml
 
 from crds import inferencecache
 from eventstore import events, store, subjects
+from subscribers.kubernetes import narrow
 
 SHAPE: Final = 1
 KINDS: Final = {
@@ -86,9 +87,12 @@ def understood(document: Any, path: Path) -> Manifest:
     plural, struct = KINDS[kind]
     namespace = meta.get("namespace", "default") if isinstance(meta, dict) else "default"
     _refuse_bombs(document, f"{path}: {kind} {name}")
-    made = Manifest(plural, str(namespace), name, {key: document[key] for key in document if key != "status"})
     try:
-        msgspec.convert(document, struct)
+        value = msgspec.convert(document, struct)
+        known = narrow.narrow(
+            plural, msgspec.json.encode(value)
+        ).object  # annotations and the like are nobody's to read
+        made = Manifest(plural, str(namespace), name, {"apiVersion": API_VERSION, "kind": kind, **known})
         assert made.uid
         assert made.version
     except (msgspec.MsgspecError, subjects.SubjectError, TypeError, ValueError, OverflowError, RecursionError) as error:

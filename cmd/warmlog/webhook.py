@@ -210,7 +210,7 @@ class Webhook:
     def _learn(self, document: Object) -> None:
         if len(self._known_values) > MOST_VALUES:
             self._known_values.clear()
-        self._known_values.update(narrow.values(document))
+        self._known_values.update(kinds.values(CACHE_BACKENDS, document))
 
     # The certificate ----------------------------------------------------------------------------------------------
 

@@ -1,12 +1,13 @@
 """What a decision may see of a Pod: everything that can hold a secret is an opaque token.
 
 A token is `⟦n⟧`, numbered by first appearance, so equal values stay equal and the view of a Pod is always the same.
-What is on the allow-list of the systems that decide stays readable; user information in URLs never does. The view is
+What is on the allow-list of the systems that decide stays readable; user information in addresses never does, with a
+scheme or without. The view is
 what the log keeps; the real values stay in the process that answers, which puts them back into the patch (`fill`).
 A view shares with the object whatever needs no token: neither may be changed afterwards.
 
 Tokenised: values of environment, arguments and commands (words inside shell scripts too), annotations, HTTP headers of
-probes, attributes of volumes. Names of flags and of variables stay. managedFields are left out.
+probes, attributes of volumes, messages in a status. Names of flags and of variables stay. managedFields are left out.
 
 Rules: design.md section 2, "Privacy".
 """
@@ -19,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from handlers import tokens
 from handlers.outcome import Object
 
 
@@ -43,10 +45,11 @@ COMMON: Final = frozenset((*_SHELLS, *_ENGINES, *_PYTHON, "&&", "||", ";", "|", 
 _TOKEN: Final = re.compile(r"⟦\d+⟧")
 _LONG_FLAG: Final = re.compile(r"--[A-Za-z][A-Za-z0-9._-]*")
 _SHORT_FLAG: Final = re.compile(r"-[A-Za-z]{1,3}")
-_USERINFO: Final = re.compile(r"(?<=://)[^/?#\s@\"']+(?=@)")
-#: In an object's bytes: something that may be user information, or looks like a token. Escapes of JSON add none of the
-#: characters that end it, so what a string holds is found here too.
-_USERINFO_BYTES: Final = re.compile(rb"://[^/?#\s@\"']+@")
+#: In an object's bytes: something that may be user information. Escapes of JSON add none of the characters that end
+#: it, so what a string holds is found here too. The @ of an image's digest is none.
+_AT: Final = rb"@(?![a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-fA-F]{32})"
+_USERINFO_BYTES: Final = re.compile(rb':[^\s"\'@]*' + _AT + rb'|"(?:' + "|".join(sorted(tokens.ADDRESSES)).encode()
+                                    + rb')"\s*:\s*"[^"@]*' + _AT)  # fmt: skip
 TOKEN_BYTES: Final = "⟦".encode()
 #: The volume that a Pod's account token is mounted from, and the token that stands for its name.
 ACCESS_TOKEN: Final = "⟦0⟧"
@@ -113,7 +116,18 @@ def view(pod: Object, allow: Allow) -> View:
 def is_plain(encoded: bytes) -> bool:
     """Whether no string in an object looks like a token or holds user information."""
     looks_like_tokens = TOKEN_BYTES[:1] in encoded and TOKEN_BYTES in encoded  # one byte is found much faster
-    return not looks_like_tokens and _USERINFO_BYTES.search(encoded) is None
+    return not looks_like_tokens and (b"@" not in encoded or _USERINFO_BYTES.search(encoded) is None)
+
+
+def resource(document: Object, allow: Allow) -> View:
+    """The view of a custom resource: environments, arguments and commands are tokens wherever they stand in it."""
+    maker = Maker(allow, msgspec.json.encode(document))
+    given = document.get("metadata")
+    found: Object = {"metadata": maker.metadata(given)} if isinstance(given, dict) else {}
+    for key, value in document.items():
+        if key not in found:
+            found[key] = maker.deep(value, maker.launched)
+    return View(found, {token: value for value, token in maker.tokens.items()})
 
 
 class WithoutAccess(NamedTuple):
@@ -174,8 +188,12 @@ class Maker:
             elif key == "spec" and isinstance(value, dict):
                 found[key] = {name: self.part(name, part) for name, part in value.items()}
             else:
-                found[key] = self.plain(value)
+                found[key] = self.deep(value, self.said) if key == "status" and value else self.plain(value)
         return found
+
+    def said(self, name: str, value: Any) -> Any:
+        """What a container said when it ended may be anything."""
+        return self.token(value) if name == "message" and isinstance(value, str) else None
 
     def metadata(self, metadata: Object) -> Object:
         found = {key: self.plain(value) for key, value in metadata.items() if key != "managedFields"}
@@ -195,6 +213,8 @@ class Maker:
             return [self.container(one) if isinstance(one, dict) else self.plain(one) for one in value]
         if key == "volumes":
             return self.deep(value, lambda name, inner: self.attributes(inner) if name in _ATTRIBUTES else None)
+        if key in tokens.ADDRESSES and isinstance(value, str):
+            return self.readable(value, address=True)
         return self.plain(value)
 
     def container(self, container: Object) -> Object:
@@ -206,6 +226,8 @@ class Maker:
                 found[key] = self.launch(value)
             elif self.clean and key in NO_HANDLERS:
                 found[key] = value
+            elif key in tokens.ADDRESSES and isinstance(value, str):
+                found[key] = self.readable(value, address=True)
             else:
                 found[key] = self.deep(value, self.handler)
         return found
@@ -216,6 +238,16 @@ class Maker:
             return [self.token(one) if isinstance(one, str) else self.plain(one) for one in value]
         if name == "httpHeaders" and isinstance(value, list):
             return [self.attributes(one, keep=("name",)) if isinstance(one, dict) else one for one in value]
+        return None
+
+    def launched(self, name: str, value: Any) -> Any:
+        """Of a custom resource: what an operator wrote for somebody's launch."""
+        if name in ("env", "extraEnv") and isinstance(value, list):
+            return [self.variable(one) if isinstance(one, dict) else self.plain(one) for one in value]
+        if name in ("args", "suppressArgs", "extraArgs", "command") and isinstance(value, list):
+            return self.launch(value)
+        if name == "crypto":  # reserved, and nobody's to read
+            return self.attributes(value)
         return None
 
     def variable(self, one: Object) -> Object:
@@ -276,12 +308,12 @@ class Maker:
             return f"{flag}={self.readable(value) if flag in self.allow.flags else self.token(value)}"
         return self.token(word)
 
-    def readable(self, value: str) -> str:
+    def readable(self, value: str, *, address: bool = False) -> str:
         if self.clean:
             return value
         if _TOKEN.search(value):  # a real value that looks like a token must not be taken for one
             return self.token(value)
-        return _USERINFO.sub(lambda found: self.token(found[0]), value)
+        return tokens.hidden(value, self.token, address=address)
 
     def plain(self, value: Any) -> Any:
         return value if self.clean else self.deep(value, lambda name, inner: None)
@@ -294,6 +326,8 @@ class Maker:
             found = {}
             for key, inner in value.items():
                 made = special(key, inner)
+                if made is None and key in tokens.ADDRESSES and isinstance(inner, str):
+                    made = self.readable(inner, address=True)
                 found[key] = self.deep(inner, special) if made is None else made
             return found
         if isinstance(value, list):

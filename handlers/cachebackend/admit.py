@@ -5,7 +5,6 @@ The first never blocks anything; the other two refuse what cannot work.
 Rules: seed 004, "Admission"; spec/inferencecache.md sections 6.2, 6.3, 6.5.
 """
 
-import copy
 from collections.abc import Hashable, Sequence
 from typing import Final
 
@@ -16,7 +15,7 @@ from crds.cachebackend import CacheBackend
 from handlers.admission import cache
 from handlers.admission.decision import Decision, Question, Violation, allowed
 from handlers.admission.glance import Glancer
-from handlers.admission.view import Allow, View, view
+from handlers.admission.view import Allow, View, resource, view
 from handlers.cachebackend import default, inject, matrix, names, validate
 from handlers.outcome import Key, Object
 from handlers.system import Recalled
@@ -47,7 +46,8 @@ ALLOW: Final = Allow(
 
 
 #: Annotations of a CacheBackend that are read.
-OWN: Final = Allow(annotations=frozenset((names.KERNEL_CHECK, names.REQUIRE_KV_EVENTS, names.SKIP_PROBE)))
+_MARKS: Final = frozenset((names.KERNEL_CHECK, names.REQUIRE_KV_EVENTS, names.SKIP_PROBE))
+OWN: Final = ALLOW._replace(annotations=_MARKS)
 
 
 #: Annotations that make a Pod ours whatever its labels are.
@@ -187,17 +187,8 @@ class Validation:
 
 
 def backend_view(document: Object) -> View:
-    """A CacheBackend without what an operator wrote for engines' environments and arguments: it may be secret."""
-    given: object = document
-    for part in ("spec", "integration", "engineOverrides"):
-        given = given.get(part) if isinstance(given, dict) else None
-    if not isinstance(given, dict):
-        return view(document, OWN)
-    shown = copy.deepcopy(document)
-    as_container = {key: given[key] for key in ("env", "args") if key in given}
-    seen = view({"spec": {"containers": [as_container]}}, ALLOW)
-    shown["spec"]["integration"]["engineOverrides"].update(seen.object["spec"]["containers"][0])
-    return View(view(shown, OWN).object, seen.values)
+    """A CacheBackend without what an operator wrote for environments, arguments and commands: it may be secret."""
+    return resource(document, OWN)
 
 
 def _before(old: dict[str, object]) -> list[Violation]:

@@ -15,7 +15,7 @@ import msgspec
 from crds import schema
 from crds.inferencecache import CACHE_POLICIES, CACHE_TENANTS, CachePolicy, CacheTenant
 from handlers.admission.decision import Decision, Question, Violation, allowed
-from handlers.admission.view import Allow, View, view
+from handlers.admission.view import Allow, View, resource
 from handlers.cachepolicy import validate
 from handlers.outcome import Object
 from handlers.world.reader import Reader
@@ -33,7 +33,7 @@ class Defaults:
         self.name = name
 
     def see(self, document: Object) -> View:
-        return view(document, Allow())
+        return resource(document, Allow())
 
     def concerned(self, question: Question, world: Reader) -> bool:
         return False
@@ -54,7 +54,7 @@ class _Validation(Generic[T]):
         return frozenset((self.kind,))
 
     def see(self, document: Object) -> View:
-        return view(document, Allow())
+        return resource(document, Allow())
 
     def concerned(self, question: Question, world: Reader) -> bool:
         return question.operation in ("CREATE", "UPDATE") and question.view is not None

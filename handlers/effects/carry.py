@@ -1,5 +1,8 @@
 """One intent carried out: the calls that it takes, and the event that records it.
 
+What the log knows as tokens only is read from the reconciled object, put in for the write, and taken out again of what
+the API server says to it: neither the log nor a line of ours holds it.
+
 A foreign object of the same name is never taken over: before the first apply of an object it is read, and its
 controller reference compared. Kubernetes Events have names of their own, so writing one twice is a conflict that means
 done.
@@ -10,10 +13,13 @@ Rules: design.md section 5 ("two believe they lead").
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from eventstore import events
-from handlers import canonical, moments
+from handlers import canonical, moments, tokens
 from handlers.effects.cluster import MANAGER, Cluster, ClusterError, Written
 from handlers.outcome import Apply, Delete, Intent, Key, Object, Patch, Status, Told, event_name
+from handlers.world import kinds
 
 #: A body larger than this is recorded by its hash only.
 LARGEST: Final = 16 * 1024
@@ -28,10 +34,35 @@ class Stopped(Exception):
 
 
 async def carry_out(
-    cluster: Cluster, intent: Intent, *, now_ns: int, may: Callable[[], bool] = lambda: True
+    cluster: Cluster, intent: Intent, *, now_ns: int, may: Callable[[], bool] = lambda: True, source: Key | None = None
 ) -> tuple[Key, str, Object, Written]:
-    """Target, verb, body and result. `may` is asked again right before a write that took a read. Raises ClusterError,
-    Stopped."""
+    """Target, verb, body and result. `may` is asked again right before a write that took a read. `source` is the object
+    that values come from. Raises ClusterError, Stopped."""
+    target, verb, body = described(intent)
+    if verb not in ("apply", "patch") or source is None or not (wanted := tokens.found(body)):
+        return await _carried(cluster, intent, now_ns=now_ns, may=may)
+    values = await _values(cluster, source, wanted)
+    field = "body" if isinstance(intent, Apply) else "patch"
+    whole = msgspec.structs.replace(intent, **{field: tokens.filled(body, values)})
+    try:
+        return target, verb, body, (await _carried(cluster, whole, now_ns=now_ns, may=may))[3]
+    except ClusterError as error:
+        raise type(error)(error.code, error.reason, tokens.masked(error.message, values), error.retry_after) from None
+
+
+async def _values(cluster: Cluster, source: Key, wanted: set[str]) -> dict[str, str]:
+    """Raises ClusterError: a conflict where the object has changed since the log told of it."""
+    live = await cluster.get(source) or {}
+    found = kinds.values(source.kind, live)
+    if missing := wanted - found.keys():
+        message = f"{len(missing)} values of {source} have changed since it was observed"
+        raise ClusterError(409, "Conflict", message)
+    return {token: found[token] for token in wanted}
+
+
+async def _carried(
+    cluster: Cluster, intent: Intent, *, now_ns: int, may: Callable[[], bool]
+) -> tuple[Key, str, Object, Written]:
     target, verb, body = described(intent)
     written = Written("", "", 0)
     match intent:

@@ -171,7 +171,9 @@ class Worker:
     async def _one(self, work: Work, intent: Intent, write: Write, pace: Pace) -> int:
         """The sequence of the event that records it."""
         now, began = self.clock(), _now()
-        target, verb, body, written = await carry.carry_out(self.cluster, intent, now_ns=now, may=self.may)
+        target, verb, body, written = await carry.carry_out(
+            self.cluster, intent, now_ns=now, may=self.may, source=work.key
+        )
         self.timed(_now() - began)
         self.counts[verb, "applied"] += 1
         pace.wrote(write, _now())

@@ -3,6 +3,8 @@
 One that cannot be used is told in one line and changes nothing: the last good one stays (the fold keeps it, see
 handlers.world.kinds), and where there never was one, Kernel Cache is off. Serving is not touched by either.
 
+No line about it repeats what was written: it may be a secret. What the log holds of it: telling.
+
 Rules: spec/kernelcache.md section 7. Keys that nobody knows are noted, not refused: the ConfigMap belongs to KServe.
 """
 
@@ -17,7 +19,7 @@ from handlers.world.reader import Reader
 
 
 class ConfigError(ValueError):
-    """One line: key, value, what is expected."""
+    """One line: key, and what is expected. What was written instead may be a secret."""
 
 
 class KeyRef(msgspec.Struct, frozen=True):
@@ -87,6 +89,18 @@ class Standing(NamedTuple):
 
 _ENDPOINT: Final = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)(:[0-9]{1,5})?")
 _BUNDLE: Final = re.compile(r"[^/\s]+/[^/\s]+")
+_IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]*(@[A-Za-z0-9+._-]+:[0-9A-Fa-f]+)?")
+#: What a text may be, where it is one of a few.
+CHOICES: Final = {
+    "defaultMountType": ("oci",),
+    "abandonedCapturePolicy": ("retain", "delete"),
+    "artifactSecurity.mode": ("none", "cert"),
+    "artifactSecurity.failurePolicy": ("reject",),
+    "registry.auth.type": ("none", "serviceAccountToken"),
+    "registry.auth.pushRoleRef.kind": ("Role", "ClusterRole"),
+    "registry.auth.pullRoleRef.kind": ("Role", "ClusterRole"),
+}
+FORMS: Final = {"registry.endpoint": _ENDPOINT, "mcvImage": _IMAGE, "prefetchImage": _IMAGE}
 
 
 def read(text: str) -> Config:
@@ -102,15 +116,15 @@ def read(text: str) -> Config:
 
 def _problems(config: Config) -> list[str]:
     found = []
-    for key, value, allowed in (
-        ("defaultMountType", config.default_mount_type, ("oci",)),
-        ("abandonedCapturePolicy", config.abandoned_capture_policy, ("retain", "delete")),
-        ("artifactSecurity.mode", config.artifact_security.mode, ("none", "cert")),
-        ("artifactSecurity.failurePolicy", config.artifact_security.failure_policy, ("reject",)),
-        ("registry.auth.type", config.registry.auth.type, ("none", "serviceAccountToken")),
+    for key, value in (
+        ("defaultMountType", config.default_mount_type),
+        ("abandonedCapturePolicy", config.abandoned_capture_policy),
+        ("artifactSecurity.mode", config.artifact_security.mode),
+        ("artifactSecurity.failurePolicy", config.artifact_security.failure_policy),
+        ("registry.auth.type", config.registry.auth.type),
     ):
-        if value not in allowed:
-            found.append(f"{key} is {value[:80]!r}; it must be {' or '.join(allowed)}")
+        if value not in CHOICES[key]:
+            found.append(f"{key} must be {' or '.join(CHOICES[key])}")
     for key, number, least in (
         ("jobTTLSecondsAfterFinished", config.job_ttl_seconds_after_finished, 0),
         ("mcvCaptureReadinessTimeoutSeconds", config.mcv_capture_readiness_timeout_seconds, 1),
@@ -122,13 +136,15 @@ def _problems(config: Config) -> list[str]:
                       ("prefetchImage", config.prefetch_image)):  # fmt: skip
         if not text.strip():
             found.append(f"{key} must not be empty")
+        elif key in FORMS and not FORMS[key].fullmatch(text):
+            found.append(f"{key} is no image reference: write registry/repository:tag or …@sha256:…")
     return [*found, *_registry(config.registry), *_security(config.artifact_security)]
 
 
 def _registry(registry: Registry) -> list[str]:
     found = []
     if registry.endpoint and not _ENDPOINT.fullmatch(registry.endpoint):
-        found.append(f"registry.endpoint is {registry.endpoint[:80]!r}; write host or host:port, no scheme and no path")
+        found.append("registry.endpoint must be host or host:port: no scheme, no path, no user information")
     authority = registry.ca_config_map_ref
     if authority is not None and not (authority.name and authority.key):
         found.append("registry.caConfigMapRef needs name and key")
@@ -137,7 +153,7 @@ def _registry(registry: Registry) -> list[str]:
     if not registry.endpoint:
         found.append("registry.endpoint is required with registry.auth.type serviceAccountToken")
     for key, role in (("pushRoleRef", registry.auth.push_role_ref), ("pullRoleRef", registry.auth.pull_role_ref)):
-        if role is None or not role.name or role.kind not in ("Role", "ClusterRole"):
+        if role is None or not role.name or role.kind not in CHOICES[f"registry.auth.{key}.kind"]:
             found.append(f"registry.auth.{key} needs a name, and kind Role or ClusterRole")
     if not 600 <= registry.auth.token_ttl_seconds <= 3600:
         found.append(f"registry.auth.tokenTTLSeconds is {registry.auth.token_ttl_seconds}; it must be 600 to 3600")
@@ -158,13 +174,17 @@ def _security(security: Security) -> list[str]:
     try:
         re.compile(cert.subject_regexp)
     except (re.error, RecursionError, OverflowError) as error:
-        found.append(f"artifactSecurity.cert.subjectRegexp is no regular expression: {error}")
+        said = error.msg if isinstance(error, re.error) else type(error).__name__
+        found.append(f"artifactSecurity.cert.subjectRegexp is no regular expression: {said}")
     return found
 
 
-_PARTS: Final[dict[str, Any]] = {
+PARTS: Final[dict[str, Any]] = {
     "registry": Registry,
+    "registry.caConfigMapRef": KeyRef,
     "registry.auth": Auth,
+    "registry.auth.pushRoleRef": RoleRef,
+    "registry.auth.pullRoleRef": RoleRef,
     "artifactSecurity": Security,
     "artifactSecurity.cert": Certificates,
     "runtimeImagePrefetch": Prefetch,
@@ -173,8 +193,12 @@ _PARTS: Final[dict[str, Any]] = {
 
 def judge(given: core.ConfigMap) -> str:
     """What is wrong with a ConfigMap, "" where it can be used."""
+    return given.data.problem or problem_of(given.data.kernelcache)
+
+
+def problem_of(text: str) -> str:
     try:
-        read(given.data.kernelcache)
+        read(text)
     except ConfigError as error:
         return str(error)
     return ""
@@ -194,8 +218,8 @@ def _unread(value: Any, struct: Any, at: str) -> list[str]:
     for key, one in value.items():
         if key not in known:
             found.append(at + key)
-        elif at + key in _PARTS and isinstance(one, dict):
-            found += _unread(one, _PARTS[at + key], f"{at}{key}.")
+        elif at + key in PARTS and isinstance(one, dict):
+            found += _unread(one, PARTS[at + key], f"{at}{key}.")
     return found
 
 
@@ -208,10 +232,9 @@ def standing(world: Reader, namespace: str) -> Standing:
     if known.value is None:
         return Standing(Config(), said)
     text = known.value.data.kernelcache
-    try:
-        config = read(text)
-    except ConfigError as error:  # read live, when the world did not judge it
-        return Standing(Config(), f"ConfigMap {namespace}/{names.CONFIG_MAP} cannot be used: {error}")
+    if problem := judge(known.value):  # read live, when the world did not judge it
+        return Standing(Config(), f"ConfigMap {namespace}/{names.CONFIG_MAP} cannot be used: {problem}")
+    config = read(text)
     if not said and (keys := unknown(text)):
         said = f"ConfigMap {namespace}/{names.CONFIG_MAP}: nobody knows {', '.join(keys)}"
     return Standing(config, said)

@@ -11,16 +11,20 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from crds import cachebackend, core, inferencecache, kernelcache, kvcache
+from handlers import tokens
+from handlers.cachebackend import secrets
 from handlers.kernelcache import config
 
 
 class Kind(NamedTuple):
     """`judge` says in one line what is wrong with an object that cannot be used, "" for one that can: the world then
-    keeps the last good one, and the line beside it."""
+    keeps the last good one, and the line beside it. `hide` puts tokens where an operator's values stand that somebody
+    will need: `values` finds them again."""
 
     struct: type[msgspec.Struct]
     shape: int
     judge: Callable[[Any], str] | None = None
+    hide: Callable[[dict[str, Any], tokens.Hider], None] = lambda document, hider: None
 
 
 def usable(value: Any) -> str:
@@ -31,14 +35,14 @@ def usable(value: Any) -> str:
 KINDS: Final[dict[str, Kind]] = {
     inferencecache.CACHE_POLICIES: Kind(inferencecache.CachePolicy, 1, usable),
     inferencecache.CACHE_TENANTS: Kind(inferencecache.CacheTenant, 1, usable),
-    cachebackend.CACHE_BACKENDS: Kind(cachebackend.CacheBackend, 1),
+    cachebackend.CACHE_BACKENDS: Kind(cachebackend.CacheBackend, 1, hide=secrets.hide),
     core.PODS: Kind(core.Pod, 1),
     core.SERVICES: Kind(core.Service, 1),
     core.DEPLOYMENTS: Kind(core.Deployment, 1),
     core.REPLICA_SETS: Kind(core.ReplicaSet, 1),
     core.AUTOSCALERS: Kind(core.HorizontalPodAutoscaler, 1),
     core.NODES: Kind(core.Node, 1),
-    core.CONFIG_MAPS: Kind(core.ConfigMap, 1, config.judge),
+    core.CONFIG_MAPS: Kind(core.ConfigMap, 2, config.judge),
     kernelcache.NODE_GROUPS: Kind(kernelcache.KernelCacheNodeGroup, 1),
     kernelcache.NODES: Kind(kernelcache.KernelCacheNode, 1),
     kernelcache.CAPTURES: Kind(kernelcache.KernelCacheCapture, 1),
@@ -55,3 +59,21 @@ def decode(kind: str, document: dict[str, Any]) -> tuple[msgspec.Struct | None, 
         return msgspec.convert(document, KINDS[kind].struct), ""
     except (msgspec.ValidationError, RecursionError) as error:
         return None, str(error)
+
+
+def hidden(kind: str, document: dict[str, Any], hider: tokens.Hider) -> dict[str, Any]:
+    """What is told of an object that decodes: tokens in place of values. The document may be changed."""
+    KINDS[kind].hide(document, hider)
+    found: dict[str, Any] = hider.texts(document)
+    return found
+
+
+def values(kind: str, document: dict[str, Any]) -> dict[str, str]:
+    """token -> value, of an object as the API server has it; of one that does not decode nothing was told."""
+    try:
+        known = msgspec.to_builtins(msgspec.convert(document, KINDS[kind].struct))
+    except (msgspec.ValidationError, RecursionError):
+        return {}
+    hider = tokens.Hider(str((document.get("metadata") or {}).get("uid", "")))
+    hidden(kind, known, hider)
+    return hider.values

@@ -20,10 +20,9 @@ from eventstore import events, store, subjects
 from handlers.admission import again, patches, review
 from handlers.cachebackend import names
 from handlers.outcome import Key, Object
-from handlers.world import keyframe
+from handlers.world import keyframe, kinds
 from handlers.world.fold import fold
 from handlers.world.state import World
-from subscribers.kubernetes import narrow
 from tests.support import equivalence, reviews
 from tests.support.house import INCARNATION, SECOND, House, copied
 
@@ -146,7 +145,7 @@ class Machine(RuleBasedStateMachine):
         document = backend(name, labels, "External", True)
         document["spec"]["remoteStorage"]["endpoint"] = f"lm://user:{CANARY}-password@cache.example:65432"
         put = self.house.cluster.put(Key(CACHE_BACKENDS, "ml", name), document)
-        self.house.secrets |= narrow.values(put)
+        self.house.secrets |= kinds.values(CACHE_BACKENDS, put)
 
     def delete_backend(self, name: str) -> None:
         self.house.cluster.objects.pop(Key(CACHE_BACKENDS, "ml", name), None)

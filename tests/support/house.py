@@ -170,7 +170,9 @@ class House:
         sequence = 0
         for intent in work.intents:
             try:
-                target, verb, body, written = await carry.carry_out(self.cluster, intent, now_ns=self.now)
+                target, verb, body, written = await carry.carry_out(
+                    self.cluster, intent, now_ns=self.now, source=work.key
+                )
             except ClusterError:
                 continue  # the watch brings what is there now
             data = carry.recorded(
@@ -198,7 +200,7 @@ class House:
         found: dict[str, str] = {}
         for key, document in self.cluster.objects.items():
             if key.kind == "cachebackends.inferencecache.io" and key.namespace == namespace:
-                found |= narrow.values(document)
+                found |= kinds.values("cachebackends.inferencecache.io", document)
         return {token: found[token] for token in wanted if token in found}
 
     async def admit(self, path: str, plural: str, document: Object, *, by: Webhook, **asked: Any) -> Object | None:
@@ -231,7 +233,7 @@ class House:
         if made is None:
             return False
         kept = {"status": old["status"]} if old is not None and "status" in old else {}
-        self.secrets |= narrow.values(self.cluster.put(key, {**made, **kept}))
+        self.secrets |= kinds.values("cachebackends.inferencecache.io", self.cluster.put(key, {**made, **kept}))
         return True
 
     # Afterwards ---------------------------------------------------------------------------------------------------

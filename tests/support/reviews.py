@@ -9,6 +9,10 @@ KINDS: Final = {
     "cachebackends": ("inferencecache.io", "v1alpha1", "CacheBackend"),
     "cachepolicies": ("inferencecache.io", "v1alpha1", "CachePolicy"),
     "cachetenants": ("inferencecache.io", "v1alpha1", "CacheTenant"),
+    "kvcachebackends": ("worker.gpustack.ai", "v1", "KVCacheBackend"),
+    "kvcachepools": ("worker.gpustack.ai", "v1", "KVCachePool"),
+    "kvcachepoolbindings": ("worker.gpustack.ai", "v1", "KVCachePoolBinding"),
+    "modeldeployments": ("worker.gpustack.ai", "v1", "ModelDeployment"),
 }
 
 #: An engine's Pod as its ReplicaSet creates it, defaults and managed fields included.

@@ -15,6 +15,7 @@ import msgspec
 from crds import kvcache, schema
 from crds.kvcache import KVCacheBackend
 from crds.modeldeployment import ModelDeployment, Role
+from handlers import tokens
 from handlers.admission import flags
 from handlers.admission.decision import Violation
 from handlers.admission.view import Allow, View, view
@@ -62,6 +63,7 @@ def see(document: Object) -> View:
         words = zip(given["args"], seen["args"], strict=True)
         args = [masking.flagged(word, part, hide) for word, part in words]
         one |= {"env": seen["env"], "extraArgs": args, "command": seen["command"]}
+    known = tokens.Hider(str((document.get("metadata") or {}).get("uid", ""))).texts(known)
     return View({**shown, "spec": known, "frozen": _frozen(spec if isinstance(spec, Mapping) else {})})
 
 

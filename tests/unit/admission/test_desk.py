@@ -88,7 +88,7 @@ class House:
         return found
 
     async def values(self, namespace: str, wanted: frozenset[str]) -> dict[str, str]:
-        known = {t: v for one in self.cluster[CACHE_BACKENDS] for t, v in narrow.values(one).items()}
+        known = {t: v for one in self.cluster[CACHE_BACKENDS] for t, v in kinds.values(CACHE_BACKENDS, one).items()}
         return {token: known[token] for token in wanted & known.keys()}
 
     async def append(self, event: envelope.Envelope) -> None:

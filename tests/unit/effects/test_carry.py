@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from handlers import canonical
 from handlers.effects import carry
 from handlers.effects.cluster import ClusterError, Written
 from handlers.outcome import Apply, Delete, Key, Patch, Status, Told
+from subscribers.kubernetes.narrow import narrow
 from tests.support.fakecluster import FakeCluster
 
 KEY = Key("services", "ml", "a")
@@ -149,3 +151,50 @@ def test_a_large_body_is_recorded_by_its_hash_but_a_status_whole(size: int, verb
     found = carry.recorded(KEY, verb, body, Written("u", "5", 2), **how)  # type: ignore[arg-type]
     assert found.desired == canonical.digest(body)
     assert found.body == (body if kept else {})
+
+
+class TestValuesThatTheLogDoesNotHold:
+    SOURCE = Key("cachebackends.inferencecache.io", "ml", "a")
+
+    def backend(self, secret: str) -> dict[str, Any]:
+        server = {"command": ["run", f"--token={secret}"]}
+        storage = {"provider": "LMCacheServer", "ownership": "Managed", "lmCacheServer": server}
+        return {"metadata": {}, "spec": {"runtime": "VLLM", "remoteStorage": storage}}
+
+    def intent(self, live: dict[str, Any]) -> Apply:
+        told = narrow(self.SOURCE.kind, msgspec.json.encode(live)).object
+        (spec,) = [told["spec"]["remoteStorage"]["lmCacheServer"]]
+        body = {"spec": {"template": {"spec": {"containers": [{"name": "x", "command": spec["command"]}]}}}}
+        return Apply(key=KEY, body={**body, "metadata": {}}, owner="o")
+
+    async def test_are_put_in_for_the_write_and_not_told(self) -> None:
+        cluster = FakeCluster()
+        live = cluster.put(self.SOURCE, self.backend("hunter2"))
+        intent = self.intent(live)
+        target, verb, body, written = await carry.carry_out(cluster, intent, now_ns=0, source=self.SOURCE)
+        (container,) = cluster.objects[KEY]["spec"]["template"]["spec"]["containers"]
+        assert container["command"] == ["run", "--token=hunter2"]
+        how: dict[str, Any] = {"work_key": self.SOURCE, "handler": "h", "position": "i:1", "epoch": 1, "attempt": 1}
+        assert "hunter2" not in str(carry.recorded(target, verb, body, written, **how))
+
+    async def test_that_have_changed_meanwhile_are_a_conflict(self) -> None:
+        cluster = FakeCluster()
+        intent = self.intent(cluster.put(self.SOURCE, self.backend("hunter2")))
+        cluster.put(self.SOURCE, self.backend("hunter3"))
+        with pytest.raises(ClusterError, match="have changed since") as raised:
+            await carry.carry_out(cluster, intent, now_ns=0, source=self.SOURCE)
+        assert raised.value.reason == "Conflict"
+        assert cluster.writes() == []
+        del cluster.objects[self.SOURCE]
+        with pytest.raises(ClusterError, match="have changed since"):
+            await carry.carry_out(cluster, intent, now_ns=0, source=self.SOURCE)
+
+    async def test_are_not_in_what_a_refusal_says(self) -> None:
+        cluster = FakeCluster()
+        intent = self.intent(cluster.put(self.SOURCE, self.backend("hunter2")))
+        cluster.faults = [ClusterError(422, "Invalid", 'command: Invalid value: "hunter2": no')]
+        with pytest.raises(ClusterError) as raised:
+            await carry.carry_out(cluster, intent, now_ns=0, source=self.SOURCE)
+        assert (raised.value.code, raised.value.reason) == (422, "Invalid")
+        assert "hunter2" not in f"{raised.value} {raised.value.message}"
+        assert raised.value.__cause__ is None

@@ -103,7 +103,7 @@ def test_inject_mounts_and_warns(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "kernelCache" not in after
     broken = file(tmp_path / "broken", *state(pod(), abandonedCapturePolicy="drop"))
     assert cli.main(["inject", "-f", given, "--state", broken]) == 0
-    assert "abandonedCapturePolicy is 'drop'" in capsys.readouterr().err
+    assert "abandonedCapturePolicy must be retain or delete" in capsys.readouterr().err
 
 
 def test_validate_judges_immutability(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

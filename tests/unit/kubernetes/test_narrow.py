@@ -7,11 +7,12 @@ import pytest
 
 from crds import cachebackend, core
 from handlers.cachebackend import names
+from handlers.tokens import token
 from handlers.world import kinds
 from subscribers.kubernetes import depth
 from subscribers.kubernetes import narrow as narrowing
 from subscribers.kubernetes.machine import Machine, Seen
-from subscribers.kubernetes.narrow import narrow, token, values
+from subscribers.kubernetes.narrow import narrow
 
 CANARY = "c4n4ry-s3cr3t"
 
@@ -112,11 +113,17 @@ def test_the_version_is_beside_the_object_and_not_in_it() -> None:
     assert told(core.PODS, touched).value == found.value
 
 
-@pytest.mark.parametrize("kind", [core.PODS, cachebackend.CACHE_BACKENDS])
-def test_annotations_that_are_read_stay(kind: str) -> None:
-    marks = {names.SKIP_INJECT: "true", names.INJECTED_BY: "ml/a", "other": "x"}
+@pytest.mark.parametrize(
+    ("kind", "read"),
+    [
+        (core.PODS, {names.SKIP_INJECT: "true", names.INJECTED_BY: "ml/a"}),
+        (cachebackend.CACHE_BACKENDS, {names.KERNEL_CHECK: "strict", names.REQUIRE_KV_EVENTS: "false"}),
+    ],
+)
+def test_annotations_that_are_read_stay(kind: str, read: dict[str, str]) -> None:
+    marks = {**read, "other": "x", "inferencecache.io/other": "x", "worker.gpustack.ai/other": "x"}
     found = told(kind, {"metadata": {"name": "a", "annotations": marks}, "spec": {}})
-    assert found.object["metadata"]["annotations"] == {names.SKIP_INJECT: "true", names.INJECTED_BY: "ml/a"}
+    assert found.object["metadata"]["annotations"] == read
 
 
 def test_the_trigger_of_a_roll_stays_on_a_template() -> None:
@@ -140,8 +147,8 @@ def test_tokens_are_equal_for_equal_values_of_one_object_and_can_be_put_back() -
     assert overrides["env"][0] == {"name": "HF_TOKEN", "value": secret, "valueFrom": None}
     assert overrides["args"][:3] == [f"--api-key={secret}", "--flag", secret]
     assert overrides["args"][3].startswith("⟦")
-    assert values(document)[secret] == CANARY
-    assert values(document)[overrides["args"][3]] == f"-x {CANARY}"
+    assert kinds.values(cachebackend.CACHE_BACKENDS, document)[secret] == CANARY
+    assert kinds.values(cachebackend.CACHE_BACKENDS, document)[overrides["args"][3]] == f"-x {CANARY}"
     assert token("v", CANARY) != secret
 
 

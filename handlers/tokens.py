@@ -1,0 +1,107 @@
+"""Values that no stream may hold, and the opaque tokens that stand for them in the log.
+
+A token is `⟦16 hex digits⟧`: the same for the same value of one object for ever, so that equal stays equal and a change
+shows. Who needs a value reads the object itself and makes the tokens again (`handlers.world.kinds.values`); `filled`
+puts values back at the edge, and `masked` takes them out of what an API server answered.
+
+User information is what stands before the @ of an address: with a scheme always, without one where it has a colon. In a
+field that holds nothing but an address (`ADDRESSES`) any. The @ of an image's digest is none.
+
+Not here: what of an object is a value (crds' kinds, handlers.world.kinds), tokens of a view (handlers.admission.view).
+
+Rules: design.md section 2, "Privacy".
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+STORED: Final = re.compile(r"⟦[0-9a-f]{16}⟧")
+#: Fields that are one address each.
+ADDRESSES: Final = frozenset(
+    ("image", "imageReference", "targetImage", "workerImage", "mcvImage", "prefetchImage", "address", "endpoint",
+     "clientEndpoint")
+)  # fmt: skip
+_FLAG: Final = re.compile(r"--?[A-Za-z][A-Za-z0-9._-]*")
+#: An @ that is not that of a digest.
+_AT: Final = r"(?=@(?![a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-fA-F]{32}))"
+USERINFO: Final = re.compile(
+    rf"(?<=://)[^/?#\s\"']+{_AT}"
+    rf"|(?<=://)[^/?#\s@\"':]*:(?![0-9]{{1,5}}(?:[/?#]|$))[^\s\"']+{_AT}"  # a slash in a password
+    rf"|(?<![^\s\"'=,;({{\[])[^\s/@:\"'=,;({{\[]*:(?!//)[^\s\"']+{_AT}"
+)
+_ALL: Final = re.compile(rf"(?:(?<=://)|^(?!\s*[A-Za-z][A-Za-z0-9+.-]*://)\s*)[^\s\"']+{_AT}")
+Replace = Callable[[str], str]
+
+
+def token(uid: str, value: str) -> str:
+    """Opaque, the same for the same value of one object for ever."""
+    return f"⟦{hashlib.sha256(f'{uid}|{value}'.encode()).hexdigest()[:16]}⟧"
+
+
+def hidden(text: str, replace: Replace, *, address: bool = False) -> str:
+    """A text without user information."""
+    if "@" not in text:
+        return text
+    return (_ALL if address else USERINFO).sub(lambda found: replace(found[0]), text)
+
+
+class Hider:
+    """Of one object: makes tokens, and knows which value each stands for."""
+
+    def __init__(self, uid: str) -> None:
+        self.uid = uid
+        self.values: dict[str, str] = {}
+
+    def hide(self, value: str) -> str:
+        """Blank stays blank: that is judged."""
+        if not value.strip():
+            return value
+        made = token(self.uid, value)
+        self.values[made] = value
+        return made
+
+    def once(self, value: str) -> str:
+        """A token stays what it is: it comes back in what we wrote ourselves."""
+        return value if STORED.fullmatch(value) else self.hide(value)
+
+    def word(self, word: str) -> str:
+        """An argument: names of flags are nobody's secret, what follows them is."""
+        flag, equals, value = word.partition("=")
+        if _FLAG.fullmatch(word):
+            return word
+        return f"{flag}={self.hide(value)}" if equals and _FLAG.fullmatch(flag) else self.hide(word)
+
+    def texts(self, part: Any, field: str = "") -> Any:
+        """A copy without user information in any text."""
+        if isinstance(part, str):
+            return hidden(part, self.once, address=field in ADDRESSES)
+        if isinstance(part, dict):
+            return {key: self.texts(value, key) for key, value in part.items()}
+        return [self.texts(one, field) for one in part] if isinstance(part, list) else part
+
+
+def found(part: Any) -> set[str]:
+    """The tokens in texts."""
+    if isinstance(part, str):
+        return set(STORED.findall(part)) if "⟦" in part else set()
+    parts = part.values() if isinstance(part, dict) else part if isinstance(part, list | tuple) else ()
+    return {one for inner in parts for one in found(inner)}
+
+
+def filled(part: Any, values: Mapping[str, str]) -> Any:
+    """A copy with values in place of their tokens; a token without one stays."""
+    if isinstance(part, str):
+        return part if "⟦" not in part else STORED.sub(lambda one: values.get(one[0], one[0]), part)
+    if isinstance(part, dict):
+        return {key: filled(value, values) for key, value in part.items()}
+    return [filled(one, values) for one in part] if isinstance(part, list | tuple) else part
+
+
+def masked(text: str, values: Mapping[str, str]) -> str:
+    """A text that may quote values, with their tokens in place of them; the longest first. Values under four characters
+    are no secrets, and are in every text."""
+    for made, value in sorted(values.items(), key=lambda pair: -len(pair[1])):
+        text = text.replace(value, made) if len(value) > 3 else text
+    return text

@@ -1,0 +1,61 @@
+"""What is user information and what is not, and values on their way out of the log and back."""
+
+import pytest
+
+from handlers import tokens
+
+DIGEST = "sha256:" + "a" * 64
+HIDDEN = {
+    "https://user:pw@host/x": "https://T@host/x",
+    "https://pw@host/x": "https://T@host/x",
+    "user:pw@registry.io/x": "T@registry.io/x",
+    "https://user:p@w@host": "https://T@host",
+    "redis://user:p/w@host:6379/0": "redis://T@host:6379/0",
+    "redis://:pw@host": "redis://T@host",
+    "user:p/w@host": "T@host",
+    f"user:pw@host/x:1@{DIGEST}": f"T@host/x:1@{DIGEST}",
+    'say {"endpoint":"user:pw@host"} now': 'say {"endpoint":"T@host"} now',
+    "--proxy=user:pw@host": "--proxy=T@host",
+    "a https://u:p@h b v:w@i": "a https://T@h b T@i",
+}
+PLAIN = (
+    f"registry:5000/x/y:tag@{DIGEST}", f"x@{DIGEST}", "somebody@example.com", "at 12:30 write to a@b", "model@revision",
+    "https://host:8000/path@v1", "http://host/x?to=a@b", "{'a': 1}", '{"a":"b@c"}', "host:1", "",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "shown"), HIDDEN.items())
+def test_user_information_is_hidden(text: str, shown: str) -> None:
+    assert tokens.hidden(text, lambda found: "T") == shown
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_other_texts_stay(text: str) -> None:
+    assert tokens.hidden(text, lambda found: "T") == text
+
+
+@pytest.mark.parametrize(
+    "text", ["pw@registry/x", "https://pw@registry/x", f"pw@registry/x@{DIGEST}", " u:p@registry/x"]
+)
+def test_in_an_address_a_name_alone_is_hidden_too(text: str) -> None:
+    shown = tokens.hidden(text, lambda found: "T", address=True)
+    assert "pw" not in shown
+    assert shown.endswith(text[text.index("@registry") :])
+
+
+def test_values_come_back_and_are_taken_out_again() -> None:
+    hider = tokens.Hider("u")
+    shown = {"command": [hider.word(one) for one in ("run", "--flag", "--key=secret", "secret", " ")], "n": 1}
+    assert shown["command"][1] == "--flag"
+    assert shown["command"][4] == " "
+    assert "secret" not in str(shown)
+    assert tokens.found(shown) == set(hider.values)
+    assert tokens.filled(shown, hider.values) == {"command": ["run", "--flag", "--key=secret", "secret", " "], "n": 1}
+    said = tokens.masked('Invalid value: "secret"', hider.values)
+    assert said == f'Invalid value: "{tokens.token("u", "secret")}"'
+
+
+def test_a_token_of_ours_stays_what_it_is() -> None:
+    hider = tokens.Hider("u")
+    once = hider.texts({"endpoint": "user:pw@host"})
+    assert hider.texts(once) == once
