@@ -3,6 +3,7 @@
 That the rights are enough is shown by running the roles with them (tests/integration/webhook).
 """
 
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,22 @@ def named(kind: str, name: str) -> dict[str, Any]:
 
 def test_every_file_is_applied() -> None:
     assert sorted(LISTED) == sorted(one.name for one in ROOT.glob("*.yaml") if one.name != "kustomization.yaml")
+
+
+def test_the_image_is_built_from_all_that_the_package_is_made_of_and_is_the_one_that_is_deployed() -> None:
+    lines = (ROOT.parent / "Dockerfile").read_text().splitlines()
+    copied = [
+        source for line in lines if line.startswith("COPY ") and "--from" not in line for source in line.split()[1:-1]
+    ]
+    package = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text())
+    wheel = package["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = [*wheel["packages"], *wheel["force-include"], package["project"]["readme"], "hatch_build.py"]
+    assert [one for one in needed if not any(one == of or one.startswith(f"{of}/") for of in copied)] == []
+    assert all((ROOT.parents[1] / one).exists() for one in copied)
+    users = {one["spec"]["template"]["spec"]["securityContext"]["runAsUser"] for one in of("Deployment")}
+    assert [f"USER {user}:{user}" for user in users] == [line for line in lines if line.startswith("USER")]
+    images = {box["image"] for one in of("Deployment") for box in one["spec"]["template"]["spec"]["containers"]}
+    assert images == {f"warmlog:{package['project']['version']}"}
 
 
 @pytest.mark.parametrize("one", OBJECTS, ids=lambda one: f"{one['kind']} {one['metadata']['name']}")
