@@ -121,7 +121,9 @@ def brief(value: Any) -> str:
 
 
 async def show_all(values: flags.Values) -> int:
-    wanted = Filter(values["type"], subject_of(values["about"]), when.of_flag(values, "since"), when.of_flag(values, "until"))
+    wanted = Filter(
+        values["type"], subject_of(values["about"]), when.of_flag(values, "since"), when.of_flag(values, "until")
+    )
     count = 0
     async with await link.open_link(values, "tool") as connection:
         log = jetstream.JetStreamStore(connection)
