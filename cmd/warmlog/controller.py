@@ -45,7 +45,7 @@ from warmlog import (
     leading,
     link,
     logs,
-    server,
+    provisioning,
     serving,
     systems,
 )
@@ -60,9 +60,7 @@ FLAGS: Final = (
     flags.Flag("webhook-secret", "Secret that the webhook's certificate is kept in", "warmlog-webhook-tls"),
     flags.Flag("webhook-names", "names of the webhook's Service, with commas; its usual ones when empty"),
     flags.Flag("health-bind-address", "healthz, readyz, metrics", "127.0.0.1:8082", flags.address),
-    flags.Flag("log-max-bytes", "size of WARMLOG when it is made", "1Gi", flags.room),
-    flags.Flag("kv-max-bytes", "size of WARMLOG_KV when it is made", "1Gi", flags.room),
-    flags.Flag("stream-replicas", "copies of both streams when they are made", "1", flags.at_least(1)),
+    *provisioning.FLAGS,
     flags.Flag("instance", "this controller's name in the log; host name and process when empty"),
     *logs.FLAGS,
 )
@@ -267,8 +265,8 @@ def leaves(error: BaseException) -> list[BaseException]:
 async def prepared(values: flags.Values, closing: contextlib.AsyncExitStack) -> Controller:
     client = await closing.enter_async_context(await cluster.open_cluster(values))
     connection = await closing.enter_async_context(await link.open_link(values, "controller", wait=None))
-    await server.make_streams(values, connection)
-    await keeping.make_streams(values, connection)
+    await provisioning.logs(values, connection)
+    await provisioning.beside(values, connection)
     return Controller(values, connection, client)
 
 

@@ -1,17 +1,17 @@
 """What a controller keeps beside the control log: keyframes of the world, and reports of events that were skipped.
 
-Here: the two streams, who writes them (subscribers.keyframing, subscribers.deadletters) and what /metrics tells.
+Here: who writes the two streams (subscribers.keyframing, subscribers.deadletters) and what /metrics tells. Not here:
+making them (provisioning).
 """
 
 import asyncio
 from collections.abc import Callable
 
 from eventstore import store, streams
-from eventstore.jetstream import connect, provision
+from eventstore.jetstream import connect
 from eventstore.jetstream import store as jetstream
 from handlers.world.state import World
 from subscribers import deadletters, keyframing, metrics
-from warmlog import flags
 
 
 class Keeping:
@@ -55,13 +55,3 @@ class Keeping:
         read("counter", "warmlog_skipped_reported_total", "Reported dead.", source=lambda: self.reporter.reported)
         read("gauge", "warmlog_log_full_ratio", "How full WARMLOG is, 0 to 1.", source=lambda: gate.fullness)
         read("counter", "warmlog_log_shed_total", "Events refused to keep room.", source=lambda: gate.shed.total())
-
-
-async def make_streams(values: flags.Values, connection: connect.Connection) -> None:
-    """Both streams as declared; after those of the server, which waits for JetStream. Raises Misconfigured on drift."""
-    replicas = values["stream-replicas"]
-    for wanted in (
-        streams.snapshots(max_bytes=values["log-max-bytes"], replicas=replicas),
-        streams.dead_letters(replicas=replicas),
-    ):
-        await provision.provision(connection, wanted)

@@ -21,13 +21,26 @@ import msgspec
 import structlog
 import uvloop
 
-from eventstore import events, kvwire, store, streams, subjects
-from eventstore.jetstream import bus, connect, kvlog, provision
+from eventstore import events, kvwire, store, subjects
+from eventstore.jetstream import bus, connect, kvlog
 from eventstore.jetstream import store as jetstream
 from handlers.prefixindex import index, limits, lookup, outcomes, policies, request, views
 from subscribers import indexing, metrics
 from subscribers.http import admin, health, hotpath, identity, intake, lookups, meters, orders, routes
-from warmlog import VERSION, chronicle, cli, flags, link, logs, manifests, selftest, servermetrics, serving, signals
+from warmlog import (
+    VERSION,
+    chronicle,
+    cli,
+    flags,
+    link,
+    logs,
+    manifests,
+    provisioning,
+    selftest,
+    servermetrics,
+    serving,
+    signals,
+)
 
 log = structlog.get_logger()
 
@@ -44,9 +57,7 @@ FLAGS: Final = (
     flags.Flag("max-holds", "holds (key times replica) that may match at most", str(limits.CAP), flags.at_least(1)),
     flags.Flag("moment-interval", "how often the two logs' positions are paired", "10s", flags.interval),
     flags.Flag("summary-interval", "how often a changed index is summarised", "30s", flags.interval),
-    flags.Flag("log-max-bytes", "size of WARMLOG when it is made", "1Gi", flags.room),
-    flags.Flag("kv-max-bytes", "size of WARMLOG_KV when it is made", "1Gi", flags.room),
-    flags.Flag("stream-replicas", "copies of both streams when they are made", "1", flags.at_least(1)),
+    *provisioning.FLAGS,
     flags.Flag("instance", "this server's name in the log; the host's name when empty"),
     *logs.FLAGS,
 )
@@ -286,28 +297,12 @@ async def prepared(values: flags.Values, closing: contextlib.AsyncExitStack) -> 
     """Connected, both streams there, the manifests in the log. Waits for NATS as long as that takes."""
     given = manifests.read(Path(values["policies"])) if values["policies"] else None  # what is wrong is said now
     connection = await closing.enter_async_context(await link.open_link(values, "server", wait=None))
-    await make_streams(values, connection)
+    await provisioning.logs(values, connection)
     server = Server(values, connection)
     if given is not None:
         appended = await manifests.append(server.log, given)
         log.info("manifests are in the log", manifests=len(given), appended=appended)
     return server
-
-
-async def make_streams(values: flags.Values, connection: connect.Connection) -> None:
-    """Both streams as declared, waiting for a JetStream that is still starting. Raises Misconfigured on drift."""
-    replicas = values["stream-replicas"]
-    for wanted in (
-        streams.control_log(max_bytes=values["log-max-bytes"], replicas=replicas),
-        streams.kv_log(max_bytes=values["kv-max-bytes"], replicas=replicas),
-    ):
-        while True:
-            try:
-                await provision.provision(connection, wanted)
-                break
-            except store.Unavailable as error:
-                log.warning("waiting for JetStream", stream=wanted.name, reason=str(error))
-                await asyncio.sleep(0.5)
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:
