@@ -21,8 +21,7 @@ def run(values: flags.Values, arguments: argparse.Namespace) -> int:
     pods, world = offline.pods(values)
     refused = False
     for pod in pods:
-        caches, pools = systems.cache_options(values), systems.pool_settings(values)
-        outcome = offline.admit(pod, world, offline.options_of(values), caches, pools)
+        outcome = offline.admit(pod, world, *systems.options(values))
         for name, decision in outcome.decisions:
             for line in decision.warnings:
                 print(f"{pod.key.name}: {name}: {line}", file=sys.stderr)

@@ -119,10 +119,6 @@ def defaulted(document: Document) -> Document:
     return document
 
 
-def options_of(values: flags.Values) -> Options:
-    return Options(subscriber_image=values["kvevent-subscriber-image"], server=values["policy-server-grpc-address"])
-
-
 def given(values: flags.Values) -> tuple[list[Document], list[Document]]:
     """What --file and --state hold. What of the state is there and cannot be read is told on standard error: to
     admission it is no fact."""

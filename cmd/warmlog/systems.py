@@ -45,21 +45,31 @@ POOL_FLAGS: Final = (
 )
 
 
-def cache_options(values: flags.Values) -> caching.Options:
-    return caching.Options(
-        linker_image=values["kernel-cache-linker-image"],
-        kserve_namespace=values["kserve-namespace"],
-        image_volumes=values["image-volumes"],
+def options(told: Mapping[str, Any]) -> tuple[Options, caching.Options, Settings]:
+    """What `hooks` takes, from the values of flags or from what the log says of them (texts). What is not told, for a
+    log may be older than a flag, is as it was without."""
+    caches, pools = caching.Options(), Settings()
+    return (
+        Options(
+            subscriber_image=told.get("kvevent-subscriber-image", ""),
+            server=told.get("policy-server-grpc-address", Options().server),
+            native_sidecars=_whether(told, "native-sidecars"),
+        ),
+        caching.Options(
+            linker_image=told.get("kernel-cache-linker-image", caches.linker_image),
+            kserve_namespace=told.get("kserve-namespace", caches.kserve_namespace),
+            image_volumes=_whether(told, "image-volumes"),
+        ),
+        Settings(
+            dtype_owned=_whether(told, pooling.SETTING),
+            backend_image=told.get("kv-cache-backend-image", pools.backend_image),
+        ),
     )
 
 
-def pool_settings(told: Mapping[str, Any]) -> Settings:
-    """From the values of flags, or from what the log says of them (texts)."""
-    owned = told.get(pooling.SETTING, True)
-    return Settings(
-        dtype_owned=owned if isinstance(owned, bool) else flags.boolean(owned),
-        backend_image=told.get("kv-cache-backend-image", Settings().backend_image),
-    )
+def _whether(told: Mapping[str, Any], name: str) -> bool:
+    value = told.get(name, True)
+    return value if isinstance(value, bool) else flags.boolean(value)
 
 
 class Hook(NamedTuple):

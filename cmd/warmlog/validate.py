@@ -67,8 +67,7 @@ def _judge(
     warnings: list[str] = []
     if not problems:
         world = offline.world_of([*state, *others])
-        caches, pools = systems.cache_options(values), systems.pool_settings(values)
-        outcome = offline.admit(offline.defaulted(document), world, offline.options_of(values), caches, pools, old=old)
+        outcome = offline.admit(offline.defaulted(document), world, *systems.options(values), old=old)
         warnings = [line for _, decision in outcome.decisions for line in decision.warnings]
         for _, decision in outcome.refused:
             problems += decision.violations or (Violation("Forbidden", "", decision.reason),)

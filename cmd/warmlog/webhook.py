@@ -88,13 +88,7 @@ class Webhook:
         self.recorder = recording.Recorder(self.append)
         self.told = values.told(FLAGS)
         self.desk = admission.Desk(
-            systems.admitters(
-                Options(
-                    subscriber_image=values["kvevent-subscriber-image"], server=values["policy-server-grpc-address"]
-                ),
-                systems.cache_options(values),
-                systems.pool_settings(values),
-            ),
+            systems.admitters(*systems.options(values)),
             world=self.world,
             live=self.live,
             values=self.real,

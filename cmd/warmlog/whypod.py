@@ -16,13 +16,11 @@ from eventstore import envelope, events, replay, store, subjects
 from handlers import canonical
 from handlers.admission import again
 from handlers.cachebackend import admit
-from handlers.cachebackend.inject import Options
-from handlers.kernelcache import inject as caching
 from handlers.outcome import Key
 from handlers.system import Admitter
 from handlers.world.reader import Unlisted
 from handlers.world.state import World
-from warmlog import facts, flags, rewound, systems, tying, when
+from warmlog import facts, rewound, systems, tying, when
 
 
 class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -138,18 +136,7 @@ async def _again(logs: rewound.Logs, chosen: tying.Decided) -> tuple[str, list[C
 
 def admitter_of(webhook: str, settings: Mapping[str, str]) -> Admitter | None:
     """Who answers for a webhook that was started with these settings."""
-    options = Options(
-        subscriber_image=settings.get("kvevent-subscriber-image", ""),
-        server=settings.get("policy-server-grpc-address", Options().server),
-        native_sidecars=flags.boolean(settings.get("native-sidecars", "true")),
-    )
-    given = caching.Options()
-    caches = caching.Options(
-        linker_image=settings.get("kernel-cache-linker-image", given.linker_image),
-        kserve_namespace=settings.get("kserve-namespace", given.kserve_namespace),
-        image_volumes=flags.boolean(settings.get("image-volumes", "true")),
-    )
-    hooks = systems.hooks(options, caches, systems.pool_settings(settings))
+    hooks = systems.hooks(*systems.options(settings))
     return next((one.admitter for one in hooks if one.admitter.name == webhook), None)
 
 
