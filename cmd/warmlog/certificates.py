@@ -9,6 +9,7 @@ Rules: design.md sections 1 ("the leader's certificate objects") and 4 ("webhook
 
 import asyncio
 import base64
+import ipaddress
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -100,8 +101,6 @@ def _usage(*, signing: bool) -> x509.KeyUsage:
 
 
 def _alternative(name: str) -> x509.GeneralName:
-    import ipaddress
-
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
