@@ -83,9 +83,8 @@ class Engines(Asking):
         turn = await self.follow_up(served, "engine-a")
         before = await self.checked(turn.token_ids)
         self.say(f"a follow-up prompt: {before.reason} → {before.best}, {before.matched[before.best]} tokens")
-        await asyncio.sleep(
-            2.2
-        )  # the server notes a moment every second; the one to ask about must lie before the kill
+        # The server notes a moment every second; the one to ask about must lie before the kill.
+        await asyncio.sleep(2.2)
         at = datetime.now(UTC)
         await self.lab.processes["engine-a"].kill()
         self.dead.add("engine-a")
@@ -171,14 +170,14 @@ class Engines(Asking):
         self.step("warmlog events: what happened to the replicas")
         lines = (await self.tool("events", "--type", "replica.observed", "-o", "json")).splitlines()
         edges = [msgspec.json.decode(line) for line in lines]
-        told = [edge for edge in edges if edge["event"]["data"]["edge"] != "statistics"]
-        for edge in told[-14:]:
+        states = [edge for edge in edges if edge["event"]["data"]["edge"] != "statistics"]
+        for edge in states[-14:]:
             data = edge["event"]["data"]
             reason = f" ({textwrap.shorten(data['reason'], 72)})" if data.get("reason") else ""
             self.say(
                 f"#{edge['sequence']:<4} {edge['stored'][11:19]} {self.short(data['replica'])}: {data['edge']}{reason}"
             )
-        if not {"first-event", "gone", "restart", "partial"} <= {edge["event"]["data"]["edge"] for edge in told}:
+        if not {"first-event", "gone", "restart", "partial"} <= {edge["event"]["data"]["edge"] for edge in states}:
             raise Wrong(
-                f"the log does not tell of the kills: {Counter(edge['event']['data']['edge'] for edge in told)}"
+                f"the log does not tell of the kills: {Counter(edge['event']['data']['edge'] for edge in states)}"
             )

@@ -104,7 +104,7 @@ class Cluster:
     async def outage(self, count: int) -> Before:
         """The API goes away under the controller and the webhook. The status that it showed before."""
         self.story.step("Kill Kubernetes' API server with -9 and start it again")
-        await self._counted()
+        await self._prefixes_counted()
         await self._show()
         before = await self._still()
         await self.kube.server.away()
@@ -131,7 +131,7 @@ class Cluster:
             if status == await self._status():
                 return Before(datetime.now(UTC), status)
 
-    async def counted(self) -> None:
+    async def _scaled_pod_counted(self) -> None:
         """Watches and webhook are alive: one more Pod is wired, and counted."""
 
         async def matched() -> bool:
@@ -144,7 +144,7 @@ class Cluster:
 
     async def look_back(self, before: Before) -> None:
         self.story.step("Ask about the past: the CacheBackend of before the outage")
-        await self.counted()
+        await self._scaled_pod_counted()
         words = ("replay", "--at", before.at.isoformat(), "--about", ABOUT)
         past = msgspec.json.decode(await self.story.tool(*words, "-o", "json"))
         then, found = canonical.encode(before.status), canonical.encode(past["object"]["written"]["status"])
@@ -207,7 +207,7 @@ class Cluster:
         await self.lab.until(so, what=f"Ready to be {status} for {reason}", within=FOLLOWS)
         return found
 
-    async def _counted(self) -> None:
+    async def _prefixes_counted(self) -> None:
         """The status' prefix count is what the index holds of its Pods; summaries round down to two digits."""
 
         async def so() -> bool:

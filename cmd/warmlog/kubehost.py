@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import os
 import secrets
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from devkube import certificates, cli
 from devkube.options import Settings
 from devkube.server import DevKube
 from devkube.store import Change, Store
+from warmlog import signals
 
 CERTIFICATES: Final = ("ca.crt", "server.crt", "server.key")
 CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"
@@ -91,9 +91,7 @@ def restore(store: Store, lines: Sequence[Line]) -> None:
 def known(directory: Path) -> certificates.Issued | None:
     """The certificates of an earlier life."""
     try:
-        authority, certificate, key = [
-            (directory / name).read_bytes() for name in ("ca.crt", "server.crt", "server.key")
-        ]
+        authority, certificate, key = [(directory / name).read_bytes() for name in CERTIFICATES]
     except OSError:
         return None
     return certificates.Issued(authority, certificate, key)
@@ -112,9 +110,7 @@ async def serve(settings: Settings) -> None:
     """Until SIGTERM or SIGINT."""
     if settings.directory is None:
         raise ValueError("give --directory: what it knows is kept there")
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = signals.told()
     settings.directory.mkdir(parents=True, exist_ok=True)
     journal = Journal(settings.directory / "objects.jsonl")
     try:

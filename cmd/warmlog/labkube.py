@@ -18,7 +18,7 @@ from handlers.outcome import Key, Object
 from subscribers.kubernetes.client import Client
 from subscribers.kubernetes.objects import Objects
 from subscribers.kubernetes.routes import ROUTES
-from warmlog import flags, kubeassets, kubectl, lab
+from warmlog import certificates, flags, kubeassets, kubectl, lab
 from warmlog.children import PATIENCE, LabError, Process, free_port
 
 Choice = Literal["devkube", "assets", "none"]
@@ -29,10 +29,6 @@ FLAG: Final = flags.Flag(
     "devkube, assets (the kube-apiserver of $KUBEBUILDER_ASSETS) or none; assets where that is set, else devkube",
     "",
     flags.one_of("", "devkube", "assets", "none"),
-)
-HOOKS: Final = (
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io",
-    "validatingwebhookconfigurations.admissionregistration.k8s.io",
 )
 
 
@@ -136,7 +132,7 @@ class Kube:
         return found
 
     async def start_roles(self) -> None:
-        """Both ready: the controller leads, the API server trusts the webhook's certificate."""
+        """A controller and a webhook, which `roles_ready` waits for."""
         shared = [
             f"--kubeconfig={self.kubeconfig}",
             f"--nats={self.lab.nats_url}",
@@ -150,6 +146,7 @@ class Kube:
             await self.lab.spawn(words[0], lab.python("warmlog", *words, f"--instance={words[0]}"))
 
     async def roles_ready(self) -> None:
+        """The controller leads, the webhook answers, the API server trusts its certificate. Raises LabError."""
         for name in ("controller", "webhook"):
             process: Process = self.lab.processes[name]
 
@@ -163,7 +160,9 @@ class Kube:
         await self.lab.until(self._trusted, what="the webhook's certificate to be trusted")
 
     async def _trusted(self) -> bool:
-        found = [hook for kind in HOOKS for one in await self.find(kind) for hook in one["webhooks"]]
+        found = [
+            hook for kind in certificates.CONFIGURATIONS for one in await self.find(kind) for hook in one["webhooks"]
+        ]
         return bool(found) and all(hook["clientConfig"].get("caBundle") for hook in found)
 
     async def find(self, kind: str, namespace: str = "", labels: str = "") -> list[Object]:
