@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from eventstore import events
-from handlers import canonical
+from handlers import canonical, unusable
 from handlers.outcome import Apply, Delete, Intent, Key, Outcome, Status, Told
 from handlers.system import System
 from handlers.world.reader import Reader, Unlisted
@@ -112,7 +112,7 @@ class Loop:
         self._held.pop(entry, None)
         reader = Reader(self.world)
         try:
-            outcome = self.systems[name].desired(reader, key)
+            outcome = wanted(self.systems[name], reader, key)
             left = tuple(sorted(pending(outcome, self.world, key), key=_status_last))
             made = Work(name, key, left, reader.position, cause)
         except Unlisted as error:
@@ -172,6 +172,26 @@ class Loop:
     def next_due_ns(self) -> int:
         """0 when nothing waits for its time."""
         return self._heap[0].due_ns if self._heap else 0
+
+
+def wanted(system: System, world: Reader, key: Key) -> Outcome:
+    """What should be for a key; of an object that cannot be used, that its author is told so. A system that fails at an
+    object which breaks a rule is not what has to be put right. Raises what `System.desired` raises."""
+    written = unusable.statuses(system).get(key.kind)
+    known = world.get(*key) if written is not None else None
+    if written is None or known is None:
+        return system.desired(world, key)
+    if known.rest is not None:
+        return unusable.outcome(world, key, known, written, known.problem)
+    try:
+        found = system.desired(world, key)
+    except Unlisted:
+        raise
+    except Exception:
+        if known.value is None or not (problem := unusable.broken(known.value, written)):
+            raise
+        return unusable.outcome(world, key, known, written, problem)
+    return unusable.completed(world, key, known, written, found) if known.value is not None else found
 
 
 def _status_last(intent: Intent) -> bool:

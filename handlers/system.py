@@ -17,7 +17,8 @@ from handlers.world.state import World
 
 
 class System(Protocol):
-    """The reconciling half."""
+    """The reconciling half. One that writes statuses also has `statuses`, kind -> handlers.unusable.Written: objects of
+    these that cannot be used are told so without it."""
 
     @property
     def name(self) -> str: ...

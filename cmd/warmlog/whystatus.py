@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventstore import envelope, events, replay, store, subjects
-from handlers import canonical
+from handlers import canonical, reconcile
 from handlers.outcome import Key, Object, Status
 from handlers.system import System
 from handlers.world.fold import fold
 from handlers.world.reader import Reader, Unlisted
-from handlers.world.state import World
+from handlers.world.state import Known, World
 from warmlog import facts, rewound, when
 
 
@@ -74,13 +74,13 @@ async def explain(logs: rewound.Logs, at: when.When | None, key: Key, systems: S
             "it does not exist" if key.kind in world.listed else "nothing of its kind was listed yet: it is not known"
         )
         return msgspec.structs.replace(base, note=told)
-    if known.value is None:
+    if known.value is None and known.rest is None:
         return msgspec.structs.replace(base, note=f"it does not decode, so nothing is decided of it: {known.problem}")
     system = next((one for one in systems if key in set(one.keys(world))), None)
     if system is None:
         told = f"no status of ours is written to it; `warmlog replay --about {key}` shows it"
         return msgspec.structs.replace(base, note=told)
-    shown = Reader(world).status(key, msgspec.to_builtins(known.value).get("status", {}))
+    shown = Reader(world).status(key, _observed(known))
     writes = await _writes(logs.control, key, known.uid, world.sequence)
     if not writes:
         return msgspec.structs.replace(base, status=shown, note=_unwritten(world, key, system))
@@ -101,7 +101,7 @@ async def explain(logs: rewound.Logs, at: when.When | None, key: Key, systems: S
 
 def _unwritten(world: World, key: Key, system: System) -> str:
     try:
-        wanted = system.desired(Reader(world), key).intents
+        wanted = reconcile.wanted(system, Reader(world), key).intents
     except Unlisted as unlisted:
         return f"nothing was written yet: {unlisted}"
     waits = any(isinstance(intent, Status) for intent in wanted)
@@ -194,16 +194,22 @@ async def _brought(
 def _wanted(world: World, key: Key, system: System) -> Object | None:
     """The status that should be: the one that would be written, else the one that is shown."""
     try:
-        outcome = system.desired(Reader(world), key)
+        outcome = reconcile.wanted(system, Reader(world), key)
     except Unlisted:
         return None
     for intent in outcome.intents:
         if isinstance(intent, Status) and intent.key == key:
             return intent.status
     known = world.find(key)
-    if known is None or known.value is None:
-        return None
-    return Reader(world).status(key, msgspec.to_builtins(known.value).get("status", {}))
+    return None if known is None else Reader(world).status(key, _observed(known))
+
+
+def _observed(known: Known) -> Object:
+    """The status as it was last seen, also of an object that does not decode."""
+    if known.rest is not None:
+        return known.rest.status
+    shown: Object = msgspec.to_builtins(known.value).get("status", {}) if known.value is not None else {}
+    return shown
 
 
 async def _again(logs: rewound.Logs, last: Write, key: Key, system: System) -> tuple[str, dict[str, int]]:
@@ -213,7 +219,7 @@ async def _again(logs: rewound.Logs, last: Write, key: Key, system: System) -> t
         return f"cannot be decided again: {error}", {}
     reader = Reader(back.world)
     try:
-        outcome = system.desired(reader, key)
+        outcome = reconcile.wanted(system, reader, key)
     except Unlisted as unlisted:
         return f"cannot be decided again: {unlisted}", reader.reads
     for intent in outcome.intents:

@@ -9,7 +9,7 @@ from eventstore import envelope
 from handlers.outcome import Key
 from handlers.world import difference
 from handlers.world.reader import Reader
-from handlers.world.state import World
+from handlers.world.state import Known, World
 from warmlog import output, rewound
 
 
@@ -50,10 +50,16 @@ def shown(world: World, key: Key) -> Shown:
         uid="" if known is None else known.uid,
         value=plain,
         problem="" if known is None else known.problem,
-        status=Reader(world).status(key, plain.get("status", {})) if plain is not None else None,
+        status=None if (seen := _observed(known, plain)) is None else Reader(world).status(key, seen),
         written=None if written is None else msgspec.to_builtins(written),
         told=dict(sorted(world.told.get(str(key), {}).items())),
     )
+
+
+def _observed(known: Known | None, plain: Any) -> dict[str, Any] | None:
+    if known is not None and known.rest is not None:
+        return known.rest.status
+    return None if plain is None else dict(plain.get("status", {}))
 
 
 def place(world: World) -> str:

@@ -8,9 +8,10 @@ from typing import Final
 
 from crds import cachebackend, core
 from eventstore import events, subjects
-from handlers.cachebackend import desired, names, podevents
+from handlers.cachebackend import desired, names, podevents, validate
 from handlers.cachebackend.concerned import Concerned
 from handlers.outcome import Key, Outcome
+from handlers.unusable import Written
 from handlers.world.reader import Reader
 from handlers.world.state import World
 
@@ -19,9 +20,22 @@ KINDS: Final = frozenset(
 )
 
 
+def _broken(backend: cachebackend.CacheBackend) -> str:
+    found = next(iter(validate.violations(backend)), None)
+    return f"{found.field}: {found.detail}" if found is not None else ""
+
+
+STATUSES: Final = {
+    cachebackend.CACHE_BACKENDS: Written(
+        "inferencecache.io/v1alpha1", "CacheBackend", ("Progressing", "Ready"), _broken
+    )
+}
+
+
 class CacheBackends:
     name = names.HANDLER
     kinds = KINDS
+    statuses = STATUSES
 
     def __init__(self) -> None:
         self._concerned = Concerned()

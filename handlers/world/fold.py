@@ -104,8 +104,9 @@ def _seen(world: World, stored: store.Stored, seen: events.ObjectSeen) -> Callab
     if judge is not None and (value is None or (problem := judge(value))):
         last = world.find(key)
         value = last.value if last is not None else None
+    rest = kinds.rest(seen.object)
     known = Known(
-        seen.uid, seen.resource_version, seen.shape, stored.sequence, stored.time_ns, value, problem
+        seen.uid, seen.resource_version, seen.shape, stored.sequence, stored.time_ns, value, problem, rest
     )  # an object that does not decode exists all the same
 
     def change() -> None:

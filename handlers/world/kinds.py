@@ -5,6 +5,7 @@
 Rules: design.md section 2, "Shapes".
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +15,7 @@ from crds import cachebackend, core, inferencecache, kernelcache, kvcache
 from handlers import tokens
 from handlers.cachebackend import secrets
 from handlers.kernelcache import config
+from handlers.world.state import Rest
 
 
 class Kind(NamedTuple):
@@ -53,12 +55,56 @@ KINDS: Final[dict[str, Kind]] = {
 }
 
 
+#: Alone in what is told of an object that does not decode: why, and state.Rest. No Struct decodes from it.
+UNREADABLE: Final = "unreadable"
+_ERROR: Final = re.compile(r"(.*?) - at `\$\.?(.*)`", re.DOTALL)
+
+
+class _Unreadable(Rest, frozen=True):
+    problem: str = ""
+
+
 def decode(kind: str, document: dict[str, Any]) -> tuple[msgspec.Struct | None, str]:
     """The narrow Struct, or None and one line that says why it is none."""
+    if (found := _unreadable(document)) is not None:
+        return None, found.problem
     try:
         return msgspec.convert(document, KINDS[kind].struct), ""
     except (msgspec.ValidationError, RecursionError) as error:
-        return None, str(error)
+        return None, line(error)
+
+
+def rest(document: dict[str, Any]) -> Rest | None:
+    """Of what is told of an object that does not decode."""
+    found = _unreadable(document)
+    return None if found is None else Rest(found.generation, found.deleting, found.status)
+
+
+def unreadable(problem: str, rest: Rest) -> dict[str, Any]:
+    return {UNREADABLE: {"problem": problem, **msgspec.to_builtins(rest)}}
+
+
+def _unreadable(document: dict[str, Any]) -> _Unreadable | None:
+    if UNREADABLE not in document or len(document) > 1:
+        return None
+    try:
+        return msgspec.convert(document[UNREADABLE], _Unreadable)
+    except msgspec.ValidationError:
+        return None
+
+
+def line(error: Exception) -> str:
+    """`spec.replicas: expected `int`, got `str``: the field first, and nothing of what stands in it."""
+    said = re.sub(
+        r"(Invalid enum value) .*(?= - at `\$)|(?<=Invalid enum value) (?!.* - at `\$).*",
+        r"\1",
+        str(error),
+        flags=re.DOTALL,
+    )
+    found = _ERROR.fullmatch(said)
+    if found is None or not found[2]:
+        return said
+    return f"{found[2]}: {found[1][:1].lower()}{found[1][1:]}"
 
 
 def hidden(kind: str, document: dict[str, Any], hider: tokens.Hider) -> dict[str, Any]:

@@ -18,9 +18,18 @@ from handlers.outcome import Key, Object
 KEPT_SKIPPED: Final = 1000
 
 
+class Rest(msgspec.Struct, frozen=True):
+    """What was seen of an object that does not decode: enough to tell its author so, and no fact to decide on."""
+
+    generation: int = 0
+    deleting: bool = False
+    status: Object = {}
+
+
 class Known(msgspec.Struct, frozen=True, gc=False):
     """An object as last observed. `sequence` is that of its event. `value` is the narrow Struct of its kind, or None
-    when what was stored does not decode into it; `problem` then says why. The object exists all the same."""
+    when what was stored does not decode into it; `problem` then says why, `rest` what was seen of it. The object exists
+    all the same. Of kinds that are judged `value` is the last good one."""
 
     uid: str
     resource_version: str
@@ -29,6 +38,7 @@ class Known(msgspec.Struct, frozen=True, gc=False):
     time_ns: int
     value: Any
     problem: str = ""
+    rest: Rest | None = None
 
 
 class Listed(msgspec.Struct, frozen=True, gc=False):

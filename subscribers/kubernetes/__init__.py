@@ -4,6 +4,7 @@ client     one connection: configuration, credentials that rotate, deadlines, pl
 routes     where objects of a kind live
 objects    single objects, as handlers.effects asks for them
 narrow     from an object's bytes to what handlers read, and nothing else
+unreadable  what is told of an object that does not decode
 lines      a watch's stream, cut into lines
 machine    one kind's watch as a state machine     watcher    its loop, with sockets
 appending  what a watch saw, as events

@@ -215,7 +215,9 @@ def _news(key: Key, fact: Seen, known: Known, shape: int, world: World) -> bool:
     one = fact.object
     if _older(one.resource_version, known.resource_version):
         return fact.listed
-    if known.uid != one.uid or known.shape != shape or known.value != one.value or known.problem != one.problem:
+    if known.uid != one.uid or known.shape != shape:
+        return True
+    if (known.value, known.problem, known.rest) != (one.value, one.problem, one.rest):
         return True
     applied = world.applied.get(key)
     return applied is not None and _older(known.resource_version, applied.resource_version) and not _older(

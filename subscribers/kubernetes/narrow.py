@@ -20,7 +20,8 @@ from handlers.kernelcache import telling
 from handlers.outcome import Object
 from handlers.tokens import Hider
 from handlers.world import kinds
-from subscribers.kubernetes import depth
+from handlers.world.state import Rest
+from subscribers.kubernetes import depth, unreadable
 
 #: Annotations that are read, by kind.
 ANNOTATIONS: Final[dict[str, frozenset[str]]] = {
@@ -41,6 +42,7 @@ _UNREAD: Final[dict[str, tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]]] =
 }
 #: Bytes of a narrow object; an event may have a little more (eventstore.envelope.MAX_BYTES).
 LARGEST: Final = 240 * 1024
+_DEEP: Final = f"it is nested deeper than {depth.DEEPEST} levels"
 
 
 class Narrow(NamedTuple):
@@ -53,6 +55,7 @@ class Narrow(NamedTuple):
     object: Object
     value: msgspec.Struct | None
     problem: str = ""
+    rest: Rest | None = None
 
 
 class _Meta(msgspec.Struct, frozen=True, rename="camel"):
@@ -78,7 +81,7 @@ def narrow(kind: str, raw: bytes | msgspec.Raw, *, cut: bool = False) -> Narrow:
             return _narrow(kind, raw)
     except RecursionError:
         pass
-    return _blank(kind, _identity(depth.cut(bytes(raw))).metadata)
+    return _blank(kind, depth.cut(bytes(raw)), _DEEP)
 
 
 def _narrow(kind: str, raw: bytes | msgspec.Raw) -> Narrow:
@@ -88,23 +91,26 @@ def _narrow(kind: str, raw: bytes | msgspec.Raw) -> Narrow:
         decoder = _decoders.setdefault(kind, msgspec.json.Decoder(kinds.KINDS[kind].struct))
     try:
         value: msgspec.Struct = decoder.decode(raw)
-    except msgspec.ValidationError:
-        return _blank(kind, meta)
+    except msgspec.ValidationError as error:
+        return _blank(kind, bytes(raw), kinds.line(error))
     document = _safe(kind, msgspec.to_builtins(value))
     if "." in kind and depth.of(document) > depth.DEEPEST:  # core kinds hold nothing free
-        return _blank(kind, meta)
+        return _blank(kind, bytes(raw), _DEEP)
     document = kinds.hidden(kind, document, Hider(meta.uid))
     if memoryview(raw).nbytes > LARGEST and len(_encode(document)) > LARGEST:
-        return _blank(kind, meta)
+        return _blank(kind, bytes(raw), f"what is read of it is larger than {LARGEST // 1024} KiB")
     told, problem = kinds.decode(kind, document)
     return Narrow(meta.namespace, meta.name, meta.uid, meta.resource_version, document, told, problem)
 
 
-def _blank(kind: str, meta: _Meta) -> Narrow:
+def _blank(kind: str, raw: bytes, problem: str) -> Narrow:
     """An object that cannot be told: it exists, and nothing in it is taken for a fact, not even a default. What is told
     of it decodes nowhere, here no more than in the world."""
-    told, problem = kinds.decode(kind, {})
-    return Narrow(meta.namespace, meta.name, meta.uid, meta.resource_version, {}, told, problem)
+    meta = _identity(raw).metadata
+    document = unreadable.told(kind, raw, problem, most=LARGEST - 1024)
+    value, said = kinds.decode(kind, document)
+    rest = kinds.rest(document)
+    return Narrow(meta.namespace, meta.name, meta.uid, meta.resource_version, document, value, said, rest)
 
 
 def _safe(kind: str, document: Object) -> Object:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from eventstore import events, store
-from handlers import canonical
+from handlers import canonical, reconcile
 from handlers.admission import again
 from handlers.effects import carry
 from handlers.outcome import Intent, Key, Object, Told
@@ -115,7 +115,8 @@ def _effect(
     where = f"#{event.stored.sequence} {effect.verb} of {effect.kind}/{effect.namespace}/{effect.name}"
     kind, namespace, name = effect.key.split("/", 2)
     try:
-        intents = by_name[effect.handler].desired(Reader(world), Key(kind, namespace, name)).intents
+        system, key = by_name[effect.handler], Key(kind, namespace, name)
+        intents = reconcile.wanted(system, Reader(world), key).intents
     except Unlisted as unlisted:
         return [f"{where}: {unlisted}"]
     bodies = [body for intent in intents for verb, target, body in [_described(intent)] if (verb, target) == (

@@ -2,10 +2,13 @@
 (test_trouble), leaders (test_leaders)."""
 
 import asyncio
+import copy
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from crds import cachebackend, core
+from devkube.errors import StatusError
 from eventstore import events
 from tests.support.controllerhouse import SPACE, House, matched, path, underway, until
 
@@ -134,3 +137,51 @@ async def test_metrics_and_readiness_say_who_leads_and_what_was_done(house: Hous
     assert found["warmlog_reconcile_waiting_keys",] == 0
     assert found["warmlog_effect_seconds_count",] >= 4
     assert "leading with epoch 1" in await controller.ask("/readyz")
+
+
+CRD = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{cachebackend.CACHE_BACKENDS}"
+
+
+async def test_what_was_stored_before_a_rule_is_told_in_its_status_and_recovers(house: House) -> None:
+    """As from a time when the schema took anything: the field is named where an operator looks, others go on."""
+    strict = await house.api.request("GET", CRD)
+    loose = copy.deepcopy(strict)
+    for version in loose["spec"]["versions"]:
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"] = {
+            "type": "object", "x-kubernetes-preserve-unknown-fields": True,
+        }  # fmt: skip
+    await house.api.request("PUT", CRD, loose)
+    await house.cache("before")
+    bad = {"spec": {"replicas": "three"}}
+    await until(lambda: taken(house, "before", bad))
+    fresh = await house.api.request("GET", CRD)
+    await house.api.request("PUT", CRD, {**fresh, "spec": strict["spec"]})
+    await house.controller()
+    await house.cache("after")
+    await house.status("before", lambda status: ready(status).get("reason") == "Invalid")
+    await house.status("after", underway)
+    told = await house.get(cachebackend.CACHE_BACKENDS, "before")
+    assert told is not None
+    said = ready(told["status"])
+    assert said["status"] == "False"
+    assert said["message"].startswith("spec.replicas: expected `int | null`, got `str`; correct it")
+    warned = [one for one in await house.all_of("events") if one["reason"] == "Invalid"]
+    assert [(one["type"], one["involvedObject"]["name"]) for one in warned] == [("Warning", "before")]
+    await house.audit()
+    await house.merge(cachebackend.CACHE_BACKENDS, "before", {"spec": {"replicas": 1}})
+    await house.status("before", underway)
+    await house.audit()
+    assert await house.get(core.DEPLOYMENTS, "before") is not None
+
+
+def ready(status: dict[str, Any]) -> dict[str, Any]:
+    return next((one for one in status.get("conditions", []) if one["type"] == "Ready"), {})
+
+
+async def taken(house: House, name: str, body: dict[str, Any]) -> bool:
+    """A schema counts a moment after it was written."""
+    try:
+        await house.merge(cachebackend.CACHE_BACKENDS, name, body)
+    except StatusError:
+        return False
+    return True
