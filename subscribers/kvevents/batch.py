@@ -1,6 +1,6 @@
 """What an engine said, in one form for every engine and version: the values that decoding gives and the table takes.
 
-Not here: wire forms (decode.py, lenient.py) and what the events mean (table.py). Nothing in this module fails.
+Not here: wire forms (strict.py, lenient.py) and what the events mean (table.py). Nothing in this module fails.
 
 Rules: KV-02 (every version maps to the same type), KV-04 (a hash is an opaque typed value), KV-14 (one bad event loses
 no other); spec of the schemas in tests/unit/kvevents/data/kv-event-schemas.json.

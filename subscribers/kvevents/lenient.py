@@ -1,4 +1,4 @@
-"""One event of any form, read field by field: the slow and patient way, taken when the fast one (decode.py) refuses.
+"""One event of any form, read field by field: the slow and patient way, taken when the fast one (strict.py) refuses.
 
 Fields of arrays are found by position and of maps by name; a missing tail, an absent key and null are equal, but for
 the parent: a renamed field must not make roots of all blocks. A surplus tail and unknown keys are ignored. A field

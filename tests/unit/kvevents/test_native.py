@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.prefixindex import keys
-from subscribers.kvevents import batch, decode, group, media, shortcut, table
+from subscribers.kvevents import batch, group, media, shortcut, strict, table
 
 native = pytest.mark.skipif(keys.native is None, reason="the native helper was not built")
 encode = msgspec.msgpack.encode
@@ -20,15 +20,15 @@ ODD = st.one_of(st.integers(-(2**63), 2**64 - 1), st.none(), st.floats(), st.tex
 def packed(raw: bytes) -> tuple[bytes | None, bool] | None:
     """As decode reads the bytes; None where it refuses."""
     try:
-        return decode._pack(msgspec.Raw(raw))
-    except decode._REFUSALS:
+        return strict.pack(msgspec.Raw(raw))
+    except strict.REFUSALS:
         return None
 
 
 def packed_in_python(raw: bytes) -> tuple[bytes | None, bool] | None:
     try:
-        return decode.pack_in_python(msgspec.Raw(raw))
-    except decode._REFUSALS:
+        return strict.pack_in_python(msgspec.Raw(raw))
+    except strict.REFUSALS:
         return None
 
 
