@@ -4,8 +4,9 @@ Why not a client library: a lookup is counted and timed in 0.4 µs here, in 3 µ
 not need), and the cap on label values would be ours anyway. Everything belongs to one loop: no locks.
 
 Names are checked when a family is made, so that a bad one fails at start and in any test: `warmlog_<subsystem>_<what>`
-then a base unit; `_total` on counters and only there. Labels whose values come from outside are capped: over the cap
-they become `other` (a tenant must not be able to fill the server's memory, or Prometheus's).
+then a base unit; `_total` on counters and only there. Where the contract gives a name (`inferencecache_…`) it is that
+one. Labels whose values come from outside are capped: over the cap they become `other` (a tenant must not be able to
+fill the server's memory, or Prometheus's).
 
 Not here: which families exist (each edge makes its own), OpenMetrics, exemplars.
 
@@ -27,7 +28,7 @@ LOOKUP_SECONDS: Final = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0),
 )
 
-_NAME: Final = re.compile(r"warmlog_[a-z][a-z0-9]*(_[a-z][a-z0-9]*)+")
+_NAME: Final = re.compile(r"(warmlog|inferencecache)_[a-z][a-z0-9]*(_[a-z][a-z0-9]*)+")
 _LABEL: Final = re.compile(r"[a-z][a-z0-9_]*")
 _RESERVED_ENDS: Final = ("_bucket", "_sum", "_count", "_created")
 #: Units that are no base units: seconds, bytes and ratios are what a dashboard can rely on.

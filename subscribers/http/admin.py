@@ -4,8 +4,9 @@
     POST /probe                                      the functional self-test (probes)
     POST /v1/intake/kv/<tenant>/<replica>?model=M    one WARMLOG_KV message (intake)
 
-Every request passes `authenticate` first: the one seam for it (identity). Not here: what a snapshot counts. A bad
-request gets its status and one line as {"error": …}; a bug is logged and is 500 with one line, never a traceback.
+Every request passes `authenticate` first: the one seam for it (identity). Not here: who is let in (tokens), what a
+snapshot counts. A bad request gets its status and one line as {"error": …}; a bug is logged and is 500 with one line,
+never a traceback.
 
 Rules: spec/inferencecache.md sections 1.7, 1.9, 1.10; design.md section 4.
 """
@@ -25,6 +26,8 @@ log = structlog.get_logger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 #: From the first byte of a body to the last.
 _BODY_SECONDS: Final = 10.0
+#: By status: RFC 9110 wants a 401 to say how to do better.
+CHALLENGE: Final = {401: b"www-authenticate: Bearer\r\n"}
 
 
 class Meter(Protocol):
@@ -64,7 +67,7 @@ def create_app(
         async def guard(request: web.Request) -> web.StreamResponse:
             verdict = await authenticate(request.headers, purpose)
             if isinstance(verdict, identity.Refusal):
-                return response(replies.error(verdict.code, verdict.message))
+                return response(replies.error(verdict.code, verdict.message, extra=CHALLENGE.get(verdict.code, b"")))
             return await handler(request)
 
         return guard

@@ -1,11 +1,11 @@
-"""Who asks: the one place where an authenticator is called, and today's only one.
+"""Who asks: the one place where an authenticator is called, and the one that lets everybody in.
 
 An authenticator receives a request's headers and the purpose, and gives an Identity or a Refusal. It never raises for
-a bad credential. Until one that reviews tokens arrives, the server role starts only with --insecure-disable-auth, and
-`anonymous` lets everybody in.
+a bad credential. `tokens.Bearer` reviews tokens; `anonymous` is for a server that was started with
+--insecure-disable-auth.
 
 Rules: spec/inferencecache.md section 1.10 (401 without a valid token, 403 for another identity, 503 when the review
-fails); design.md section 3 (the intake's token is bound to the Pod).
+fails).
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,7 +13,10 @@ from typing import Final, Literal
 
 import msgspec
 
-Purpose = Literal["snapshot", "probe", "intake"]
+from handlers import access
+
+Purpose = access.Endpoint
+Code = Literal[401, 403, 503]
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -23,7 +26,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    code: Literal[401, 403, 503]
+    code: Code
     message: str
 
 

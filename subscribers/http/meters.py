@@ -1,10 +1,12 @@
 """The metric families of the HTTP and lookup edges. Every label value here is from a closed set or capped.
 
-Rules: spec/conventions.md items 11 to 15: requests, errors by reason, duration; lag is the consumer's.
+Rules: spec/conventions.md items 11 to 15: requests, errors by reason, duration; lag is the consumer's;
+spec/inferencecache.md section 9, "Server metrics".
 """
 
 from typing import Final, Literal
 
+from handlers import access
 from subscribers import metrics
 from subscribers.http import hotpath
 
@@ -53,6 +55,29 @@ class AdminMeter:
 
     def answered(self, path: str, code: int) -> None:
         self._answers.labels(path, str(code)).add()
+
+
+#: Dashboards of the reference's server know these names; the intake is ours.
+_JUDGED: Final = {
+    "snapshot": "inferencecache_snapshot_auth_total",
+    "probe": "inferencecache_probe_auth_total",
+    "intake": "warmlog_intake_auth_total",
+}
+_RESULTS: Final[tuple[access.Result, ...]] = ("ok", "unauth", "forbidden", "error")
+
+
+class AuthMeter:
+    """tokens.Meter that counts, for the endpoints that are served. Each starts at 0: a rate needs a beginning."""
+
+    def __init__(self, registry: metrics.Registry) -> None:
+        self._counters: dict[tuple[str, access.Result], metrics.Counter] = {}
+        for endpoint, name in _JUDGED.items():
+            family = registry.counter(name, f"Requests for /{endpoint}, by what became of their tokens.", ("result",))
+            for result in _RESULTS:
+                self._counters[endpoint, result] = family.labels(result)
+
+    def judged(self, endpoint: access.Endpoint, result: access.Result) -> None:
+        self._counters[endpoint, result].add()
 
 
 class LookupMeter:

@@ -3,6 +3,7 @@
 client     one connection: configuration, credentials that rotate, deadlines, plain bytes
 routes     where objects of a kind live
 objects    single objects, as handlers.effects asks for them
+tokenreviews  whose a bearer token is
 narrow     from an object's bytes to what handlers read, and nothing else
 unreadable  what is told of an object that does not decode
 lines      a watch's stream, cut into lines

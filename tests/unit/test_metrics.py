@@ -107,17 +107,19 @@ def test_a_wrong_number_of_label_values_is_a_bug() -> None:
 
 def test_the_families_of_the_edges_are_well_named_and_counted() -> None:
     registry = metrics.Registry()
-    http, lookups = meters.HttpMeter(registry), meters.LookupMeter(registry)
+    http, lookups, auth = meters.HttpMeter(registry), meters.LookupMeter(registry), meters.AuthMeter(registry)
     http.connections(3)
     http.turned_away()
     for path in (b"/v1/lookup", b"/v1/lookup", b"/secret-1", b"/secret-2"):
         http.answered(path, 200)
     lookups.answered("http", "NO_HINT", 0.0001)
     lookups.malformed("nats")
+    auth.judged("snapshot", "unauth")
     text = registry.render().decode()
     assert 'warmlog_http_answers_total{path="lookup",code="200"} 2' in text
     assert 'warmlog_http_answers_total{path="other",code="200"} 2' in text
     assert "secret" not in text
+    assert 'inferencecache_snapshot_auth_total{result="unauth"} 1' in text  # the contract's own name
     assert 'warmlog_lookup_duration_seconds_bucket{transport="http",le="0.0001"} 1' in text
     for family in parser.text_string_to_metric_families(text):
         assert family.documentation

@@ -145,6 +145,16 @@ async def test_a_bug_is_500_without_a_traceback(http: aiohttp.ClientSession, wor
     assert logs[0]["event"] == "an admin handler failed"
 
 
+CHALLENGES: list[tuple[identity.Code, list[str]]] = [(401, ["Bearer"]), (403, []), (503, [])]
+
+
+async def test_a_401_says_which_scheme_would_do(http: aiohttp.ClientSession, world: World) -> None:
+    for code, challenge in CHALLENGES:
+        world.refusal = identity.Refusal(code, "because")
+        async with http.get("/snapshot") as answer:
+            assert (answer.status, answer.headers.getall("www-authenticate", [])) == (code, challenge)
+
+
 @pytest.mark.parametrize("path", ["/snapshot", "/probe", KV + "?model=m"])
 async def test_every_endpoint_asks_who_is_there_first(http: aiohttp.ClientSession, world: World, path: str) -> None:
     world.refusal = identity.Refusal(403, "you are somebody else")
