@@ -2,10 +2,12 @@
 
 Example:
   warmlog server --nats nats://nats:4222 --insecure-disable-auth
+  warmlog server --nats nats://nats:4222 --allowed-controller-sa system:serviceaccount:cache:controller
 
 Listens on two addresses: lookup, healthz, readyz and metrics on --http-bind-address; snapshot, probe and the intake of
-subscribers without NATS credentials on --snapshot-bind-address. Both are loopback unless told otherwise. Exit codes: 0
-after SIGTERM and a drain, 2 wrong flags, 3 refused (an old nats-server, a drifted stream, a port in use).
+subscribers without NATS credentials on --snapshot-bind-address, which asks for a token of the one allowed account. Both
+are loopback unless told otherwise. Exit codes: 0 after SIGTERM and a drain, 2 wrong flags, 3 refused (an old
+nats-server, a drifted stream, a port in use).
 """
 
 import argparse
@@ -26,9 +28,11 @@ from eventstore.jetstream import bus, connect, kvlog
 from eventstore.jetstream import store as jetstream
 from handlers.prefixindex import index, limits, lookup, outcomes, policies, request, views
 from subscribers import indexing, metrics
-from subscribers.http import admin, health, hotpath, identity, intake, lookups, meters, orders, routes
+from subscribers.http import admin, health, hotpath, intake, lookups, meters, orders, routes
+from subscribers.kubernetes.client import Client
 from warmlog import (
     VERSION,
+    authentication,
     chronicle,
     cli,
     flags,
@@ -52,7 +56,7 @@ FLAGS: Final = (
     *link.FLAGS,
     flags.Flag("http-bind-address", "lookup, healthz, readyz, metrics", "127.0.0.1:8080", flags.address),
     flags.Flag("snapshot-bind-address", "snapshot, probe, intake", "127.0.0.1:8081", flags.address),
-    flags.Flag("insecure-disable-auth", "serve without authentication; there is none yet", "false", flags.boolean),
+    *authentication.FLAGS,
     flags.Flag("policies", "directory of CachePolicy and CacheTenant manifests (YAML), appended at start"),
     flags.Flag("max-holds", "holds (key times replica) that may match at most", str(limits.CAP), flags.at_least(1)),
     flags.Flag("moment-interval", "how often the two logs' positions are paired", "10s", flags.interval),
@@ -66,7 +70,8 @@ FLAGS: Final = (
 class Server:
     """One server: what it follows, what it answers, what it appends."""
 
-    def __init__(self, values: flags.Values, connection: connect.Connection) -> None:
+    def __init__(self, values: flags.Values, connection: connect.Connection, client: Client | None = None) -> None:
+        """`client` reviews tokens; without one everybody may ask the admin endpoints."""
         self.values, self.connection = values, connection
         self.instance = values["instance"] or socket.gethostname()
         self.log = jetstream.JetStreamStore(connection)
@@ -102,7 +107,7 @@ class Server:
                 snapshot=self.snapshot,
                 probe_index=selftest.SelfTest(),
                 kv_intake=intake.Intake(self.kv.publish, self.box),
-                authenticate=identity.anonymous,
+                authenticate=authentication.authenticator(values, client, self.registry),
             )
         )
         servermetrics.register(self)
@@ -296,9 +301,10 @@ class Server:
 async def prepared(values: flags.Values, closing: contextlib.AsyncExitStack) -> Server:
     """Connected, both streams there, the manifests in the log. Waits for NATS as long as that takes."""
     given = manifests.read(Path(values["policies"])) if values["policies"] else None  # what is wrong is said now
+    client = await authentication.open_cluster(values, closing)
     connection = await closing.enter_async_context(await link.open_link(values, "server", wait=None))
     await provisioning.logs(values, connection)
-    server = Server(values, connection)
+    server = Server(values, connection, client)
     if given is not None:
         appended = await manifests.append(server.log, given)
         log.info("manifests are in the log", manifests=len(given), appended=appended)
@@ -306,11 +312,7 @@ async def prepared(values: flags.Values, closing: contextlib.AsyncExitStack) -> 
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:
-    if not values["insecure-disable-auth"]:
-        raise flags.UsageError(
-            "--insecure-disable-auth is required: authentication arrives with a later version, and until then a server "
-            "must be told that it serves without; keep it on loopback or behind a NetworkPolicy"
-        )
+    authentication.check(values)
     logs.configure(role="server", form=values["log-format"], level=values["log-level"])
     try:
         return uvloop.run(serving.until_told(functools.partial(prepared, values), unserved="stopped before it served"))

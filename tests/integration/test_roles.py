@@ -92,10 +92,30 @@ async def snapshot(running: lab.Lab) -> dict[str, Any]:
 # What is refused -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_without_authentication_must_be_told_so() -> None:
-    code, said = await role("server", "--nats=nats://127.0.0.1:1")
+ACCOUNT = "--allowed-controller-sa=system:serviceaccount:cache:controller"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "give --allowed-controller-sa="),
+        ((ACCOUNT, "--insecure-disable-auth"), "exclude each other"),
+        ((ACCOUNT + " ",), "whitespace around it"),
+        ((ACCOUNT, "--policy-audience="), "--policy-audience is blank"),
+    ],
+    ids=["neither", "both", "whitespace", "no audience"],
+)
+async def test_a_server_must_be_told_who_may_ask_its_admin_endpoints(words: tuple[str, ...], says: str) -> None:
+    code, said = await role("server", "--nats=nats://127.0.0.1:1", *words)
     assert code == 2
-    assert "--insecure-disable-auth is required" in said
+    assert said.strip().count("\n") == 0
+    assert says in said
+
+
+async def test_a_server_that_reviews_tokens_needs_a_cluster_to_be_named(tmp_path: Path) -> None:
+    code, said = await role("server", "--nats=nats://127.0.0.1:1", ACCOUNT, f"--kubeconfig={tmp_path / 'none'}")
+    assert code == 3
+    assert "give --kubeconfig" in said.splitlines()[-1]
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
