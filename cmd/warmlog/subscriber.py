@@ -12,22 +12,19 @@ same replica.
 import argparse
 import asyncio
 import contextlib
-import functools
 import time
 import uuid
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
 import structlog
 import uvloop
 
-from eventstore import addresses, store, subjects
-from eventstore.jetstream import bus, kvlog
+from eventstore import store, subjects
 from subscribers import metrics as telemetry
 from subscribers.http import admin, hotpath, status
-from subscribers.kvevents import consumer, endpoints, journal, metrics, replica, session, sink, source, table
-from warmlog import VERSION, cli, flags, link, logs, signals, subscribermetrics
+from subscribers.kvevents import consumer, endpoints, journal, metrics, replica, session, source, table
+from warmlog import VERSION, cli, flags, link, logs, signals, sinks, subscribermetrics
 
 log = structlog.get_logger()
 
@@ -107,44 +104,15 @@ FLAGS: Final = (
 )
 
 
-class LateSink:
-    """A sink that is still being connected: sending says Unavailable until then, so that events are read meanwhile."""
-
-    def __init__(self) -> None:
-        self._real: sink.Sink | None = None
-        self._on_order: sink.OnOrder | None = None
-
-    async def use(self, real: sink.Sink) -> None:
-        if self._on_order is not None:
-            await real.listen(self._on_order)
-        self._real = real
-
-    async def send(self, payload: bytes) -> int:
-        if self._real is None:
-            raise store.Unavailable("not connected yet")
-        return await self._real.send(payload)
-
-    async def listen(self, on_order: sink.OnOrder) -> None:
-        self._on_order = on_order
-        if self._real is not None:
-            await self._real.listen(on_order)
-
-    async def close(self) -> None:
-        if self._real is not None:
-            await self._real.close()
-
-
 class Wiring:
     """Builds the parts of one process. Everything that runs is started in `tasks`."""
 
-    def __init__(self, values: flags.Values, tasks: asyncio.TaskGroup) -> None:
-        self.values, self.tasks = values, tasks
+    def __init__(self, values: flags.Values, tasks: asyncio.TaskGroup, opened: sinks.Sinks) -> None:
+        self.values, self.tasks, self.sinks = values, tasks, opened
         self.boot = uuid.uuid4().hex[:12]
         self.uid: str = values["pod-uid"] or f"boot-{self.boot}"
         self.replicas: list[replica.Replica] = []
         self.speaking: list[asyncio.Task[None]] = []
-        self.sinks: list[tuple[session.Identity, LateSink]] = []
-        self.connect_sink: Callable[[session.Identity, LateSink], None] = lambda _who, _late: None
         self.options = table.Settings(
             lora_adapter_names=values["lora-adapter-names"],
             clear=values["clear-scope"],
@@ -165,14 +133,17 @@ class Wiring:
         )
 
     def open_rank(self, number: int, kept: table.Table | None = None) -> consumer.Rank:
-        who, late = self.identity(number), LateSink()
+        who = self.identity(number)
         held = table.Table(self.options) if kept is None else kept
         spoken = replica.Replica(
-            who, held, late, boot=f"{self.boot}-{number}", clock=time.monotonic, window=self.values["window"]
+            who,
+            held,
+            self.sinks.open(who),
+            boot=f"{self.boot}-{number}",
+            clock=time.monotonic,
+            window=self.values["window"],
         )
         self.replicas.append(spoken)
-        self.sinks.append((who, late))
-        self.connect_sink(who, late)
         self.speaking.append(self.tasks.create_task(spoken.run(), name=f"speak {who.replica}"))
         return consumer.Rank(spoken, held)
 
@@ -259,8 +230,9 @@ async def listen_and_tell(values: flags.Values) -> int:
     async with contextlib.AsyncExitStack() as closing:
         try:
             async with asyncio.TaskGroup() as tasks:
-                wiring = Wiring(values, tasks)
-                connecting = tasks.create_task(connect(values, wiring, closing), name="connect")
+                opened = sinks.Sinks(values, tasks, closing)
+                wiring = Wiring(values, tasks, opened)
+                connecting = tasks.create_task(opened.connect(), name="connect")
                 consumers = [wiring.consume(where) for where in plan.ranks]
                 working = [tasks.create_task(one.run(), name=f"read {one.source.where.events}") for one in consumers]
                 working += [tasks.create_task(keep_time(one)) for one in consumers]
@@ -268,9 +240,9 @@ async def listen_and_tell(values: flags.Values) -> int:
                 if values["engine-metrics-url"]:
                     working += [tasks.create_task(wiring.scrape(one)) for one in consumers]
                 await stop.wait()
-                for task in (*working, *wiring.speaking, connecting):
+                for task in (*working, *wiring.speaking, *opened.joining, connecting):
                     task.cancel()
-                await asyncio.gather(*working, *wiring.speaking, return_exceptions=True)
+                await asyncio.gather(*working, *wiring.speaking, *opened.joining, return_exceptions=True)
                 await flush(wiring.replicas)
         except* session.Fenced as fenced:
             raise cli.Failure(f"fenced: {fenced.exceptions[0]}; this process stops", cli.FENCED) from fenced
@@ -307,46 +279,6 @@ async def flush(spoken: list[replica.Replica]) -> None:
         log.info("flushed and stopped")
     except TimeoutError:
         log.warning("the log did not take the last flush in time; a later keyframe will tell", seconds=LAST_FLUSH)
-
-
-async def connect(values: flags.Values, wiring: Wiring, closing: contextlib.AsyncExitStack) -> None:
-    """Connect the sinks of all replicas, also of those that come later; reading goes on meanwhile."""
-    target = values["server"]
-    ended: Callable[[], Awaitable[object]] = asyncio.Event().wait  # never
-    if target.startswith(("http://", "https://")):
-
-        def real(who: session.Identity) -> sink.Sink:
-            return sink.IntakeSink(
-                target,
-                tenant=who.tenant,
-                model=who.model,
-                replica=who.replica,
-                token_file=values["token-file"] or None,
-                ca_file=values["ca-file"] or None,
-            )
-    elif target.startswith(("nats://", "tls://")):
-        connection = await link.open_link(flags.Values(values, nats=target), "subscriber", wait=None)
-        closing.push_async_callback(connection.close)
-        ended = functools.partial(link.ended, connection)
-        kv, lines = kvlog.JetStreamKV(connection), bus.JetStreamBus(connection)
-
-        def real(who: session.Identity) -> sink.Sink:
-            return sink.NatsSink(kv, lines, tenant=who.tenant, model=who.model, replica=who.replica)
-    else:
-        raise flags.UsageError(
-            f"--server: {addresses.shown(target)!r} has no scheme that is known; "
-            "give nats://host:port or http(s)://host:port"
-        )
-
-    async def join(who: session.Identity, late: LateSink) -> None:
-        one = real(who)
-        closing.push_async_callback(one.close)
-        await late.use(one)
-
-    for who, late in wiring.sinks:
-        await join(who, late)
-    wiring.connect_sink = lambda who, late: wiring.speaking.append(wiring.tasks.create_task(join(who, late)))
-    await ended()  # sinks that come later are children of this task's group
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:
