@@ -35,7 +35,11 @@ PODS, BACKENDS = (
 )
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 SECRET = f"/api/v1/namespaces/{SYSTEM}/secrets/warmlog-webhook-tls"
-ACCOUNTS = {"controller": "inference-cache-controller", "webhook": "warmlog-webhook"}
+ACCOUNTS = {
+    "controller": "inference-cache-controller",
+    "webhook": "warmlog-webhook",
+    "server": "inference-cache-server",
+}
 PLURALS = {"NetworkPolicy": "networkpolicies"}
 
 

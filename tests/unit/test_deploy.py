@@ -1,6 +1,6 @@
 """deploy/kubernetes says what the program does: its webhooks, flags, ports, and the rights that its parts need.
 
-That the rights are enough is shown by running the roles with them (tests/integration/webhook).
+That the rights are enough is shown by running the roles with them (tests/integration/webhook, server).
 """
 
 import tomllib
@@ -13,7 +13,7 @@ import yaml
 
 from handlers.cachebackend.inject import Options
 from subscribers.kubernetes.routes import ROUTES
-from warmlog import certificates, cli, controller, systems, webhook
+from warmlog import authentication, certificates, cli, controller, flags, server, systems, webhook
 
 ROOT = Path(__file__).parents[2] / "deploy" / "kubernetes"
 LISTED = yaml.safe_load((ROOT / "kustomization.yaml").read_text())["resources"]
@@ -139,6 +139,12 @@ def test_the_webhook_may_list_what_its_admitters_read_and_nothing_else() -> None
     assert rights("Role", "warmlog-webhook") == {("get", "secrets", "warmlog-webhook-tls")}
 
 
+def test_the_server_may_have_tokens_reviewed_and_nothing_else() -> None:
+    assert rights("ClusterRole", "inference-cache-server") == {("create", "tokenreviews.authentication.k8s.io", "")}
+    bound = [one["roleRef"]["name"] for one in of("RoleBinding") for who in one["subjects"] if "server" in who["name"]]
+    assert bound == []
+
+
 def test_the_controller_may_repair_every_configuration_of_ours() -> None:
     ours = {name for name, _, _ in configured()}
     found = rights("ClusterRole", "inference-cache-controller")
@@ -182,8 +188,23 @@ def test_roles_are_started_as_the_program_wants_it(one: dict[str, Any]) -> None:
         assert container[probe]["httpGet"]["port"] in names
 
 
+def test_the_server_lets_in_whom_the_controller_is() -> None:
+    (container,) = named("Deployment", "inference-cache-server")["spec"]["template"]["spec"]["containers"]
+    parser, declared = cli.parser_of("server")
+    values = flags.resolve(parser.parse_args(container["args"][1:]), declared, {})
+    authentication.check(values)
+    account = named("Deployment", "inference-cache-controller")["spec"]["template"]["spec"]["serviceAccountName"]
+    assert values["allowed-controller-sa"] == f"system:serviceaccount:{NAMESPACE}:{account}"
+    assert not values["insecure-disable-auth"]
+
+
+def test_roles_that_ask_the_api_have_their_accounts_token() -> None:
+    for one in of("Deployment"):
+        assert "automountServiceAccountToken" not in one["spec"]["template"]["spec"], one["metadata"]["name"]
+
+
 def test_what_all_are_told_are_flags_of_ours() -> None:
-    known = {flag.variable for role in (controller, webhook) for flag in role.FLAGS}
+    known = {flag.variable for role in (controller, webhook, server) for flag in role.FLAGS}
     assert set(named("ConfigMap", "warmlog")["data"]) <= known
 
 
