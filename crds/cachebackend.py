@@ -20,7 +20,7 @@ Quantity = str | int
 Resources = Annotated[dict[str, Annotated[Quantity, Is(format="quantity")]], Is()]
 
 
-class HostMemory(msgspec.Struct, frozen=True, rename="camel"):
+class HostMemory(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     capacity: Annotated[
         Quantity | None,
         Is(
@@ -31,7 +31,7 @@ class HostMemory(msgspec.Struct, frozen=True, rename="camel"):
     ] = None
 
 
-class LMCache(msgspec.Struct, frozen=True, rename="camel"):
+class LMCache(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Typed settings of LMCache inside the engine's Pod."""
 
     chunk_size_tokens: Annotated[int | None, Is(doc="Tokens per chunk.", minimum=1, format="int32")] = None
@@ -43,7 +43,7 @@ class LMCache(msgspec.Struct, frozen=True, rename="camel"):
     remote_serde: Annotated[str, Is(doc="How vLLM's LMCache serialises what it sends to the remote tier.")] = ""
 
 
-class ResourceRequirements(msgspec.Struct, frozen=True, rename="camel"):
+class ResourceRequirements(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     limits: Annotated[dict[str, Annotated[Quantity, Is(format="quantity")]] | None, Is()] = None
     requests: Annotated[dict[str, Annotated[Quantity, Is(format="quantity")]] | None, Is()] = None
     claims: Annotated[list[dict[str, Any]] | None, Is(doc="Not supported; refused at admission.", free=True)] = None
@@ -54,12 +54,12 @@ _RESOURCES: Final = Is(doc="Resources of the managed container; 4Gi requested, 8
 _COMMAND: Final = Is(doc="Command and arguments, instead of the default's.", min_items=1)
 
 
-class Redis(msgspec.Struct, frozen=True, rename="camel"):
+class Redis(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     image: Annotated[str, _IMAGE] = ""
     resources: Annotated[ResourceRequirements | None, _RESOURCES] = None
 
 
-class Server(msgspec.Struct, frozen=True, rename="camel"):
+class Server(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """An LMCache server or a Mooncake master."""
 
     image: Annotated[str, _IMAGE] = ""
@@ -67,7 +67,7 @@ class Server(msgspec.Struct, frozen=True, rename="camel"):
     resources: Annotated[ResourceRequirements | None, _RESOURCES] = None
 
 
-class RemoteStorage(msgspec.Struct, frozen=True, rename="camel"):
+class RemoteStorage(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     provider: Annotated[
         str, Is(doc="Technology of the remote tier.", enum=("Redis", "LMCacheServer", "Mooncake"), required=True)
     ] = ""
@@ -80,7 +80,7 @@ class RemoteStorage(msgspec.Struct, frozen=True, rename="camel"):
     mooncake: Annotated[Server | None, Is(doc="Settings of a managed Mooncake master.")] = None
 
 
-class Observation(msgspec.Struct, frozen=True, rename="camel"):
+class Observation(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     model_id: Annotated[str, Is(doc="Model id that the KV-event subscriber reports.")] = msgspec.field(
         default="", name="modelID"
     )
@@ -89,7 +89,7 @@ class Observation(msgspec.Struct, frozen=True, rename="camel"):
     ] = None
 
 
-class Autoscaling(msgspec.Struct, frozen=True, rename="camel"):
+class Autoscaling(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     min_replicas: Annotated[int | None, Is(doc="Fewest replicas.", minimum=1, format="int32")] = None
     max_replicas: Annotated[int | None, Is(doc="Most replicas.", minimum=1, format="int32", required=True)] = None
     target_cpu_utilization_percent: Annotated[
@@ -106,20 +106,20 @@ class Autoscaling(msgspec.Struct, frozen=True, rename="camel"):
     )
 
 
-class EnvVar(msgspec.Struct, frozen=True, rename="camel"):
+class EnvVar(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: Annotated[str, Is(required=True)] = ""
     value: str | None = None
     value_from: Annotated[dict[str, Any] | None, Is(free=True)] = None
 
 
-class EngineOverrides(msgspec.Struct, frozen=True, rename="camel"):
+class EngineOverrides(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     args: Annotated[list[str] | None, Is(doc="Arguments that replace injected ones or are added.")] = None
     suppress_args: Annotated[list[str] | None, Is(doc="Flags that are not injected.")] = None
     env: Annotated[list[EnvVar] | None, Is(doc="Environment that replaces what is injected or is added.")] = None
     suppress_env: Annotated[list[str] | None, Is(doc="Environment variables that are not injected.")] = None
 
 
-class Integration(msgspec.Struct, frozen=True, rename="camel"):
+class Integration(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     mode: Annotated[
         str,
         Is(
@@ -137,11 +137,11 @@ class Integration(msgspec.Struct, frozen=True, rename="camel"):
     engine_host_network: Annotated[bool, Is(doc="Move matched engines to the host network (Mooncake).")] = False
 
 
-class EngineSelector(msgspec.Struct, frozen=True, rename="camel"):
+class EngineSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     match_labels: Annotated[dict[str, str] | None, Is(doc="Labels that an engine's Pod must all have.")] = None
 
 
-class HiCache(msgspec.Struct, frozen=True, rename="camel"):
+class HiCache(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     size_gb: Annotated[int | None, Is(doc="Host memory in GB.", minimum=1, format="int32")] = msgspec.field(
         default=None, name="sizeGB"
     )
@@ -154,7 +154,7 @@ class HiCache(msgspec.Struct, frozen=True, rename="camel"):
     ] = None
 
 
-class Template(msgspec.Struct, frozen=True, rename="camel"):
+class Template(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Overrides of a managed Pod. Values are passed through as they are."""
 
     node_selector: dict[str, str] | None = None
@@ -170,7 +170,7 @@ class Template(msgspec.Struct, frozen=True, rename="camel"):
     termination_grace_period_seconds: Annotated[int | None, Is(minimum=0, format="int64")] = None
 
 
-class CacheBackendSpec(msgspec.Struct, frozen=True, rename="camel"):
+class CacheBackendSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     runtime: Annotated[str, Is(doc="Inference runtime of the engines.", enum=("VLLM", "SGLang"), required=True)] = ""
     type: Annotated[
         str, Is(doc="Cache implementation inside the engine.", enum=("LMCache", "SGLangHiCache"), default="LMCache")
@@ -210,7 +210,7 @@ class CacheBackendSpec(msgspec.Struct, frozen=True, rename="camel"):
 _DECIMAL: Final = Is(doc="A share between 0 and 1, as the shortest decimal.")
 
 
-class IndexParticipation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class IndexParticipation(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """What the prefix index holds of this backend's engines."""
 
     prefix_count: Annotated[int | None, Is(doc="Keys held by its replicas.", format="int64")] = None
@@ -219,7 +219,7 @@ class IndexParticipation(msgspec.Struct, frozen=True, rename="camel", omit_defau
     t2_hit_rate: Annotated[str | None, _DECIMAL] = None
 
 
-class CacheBackendStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class CacheBackendStatus(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     observed_generation: Annotated[int | None, Is(format="int64")] = None
     endpoint: Annotated[str, Is(doc="Where clients reach the remote tier.")] = ""
     matched_engine_pods: Annotated[int | None, Is(doc="Pods that the selector matches.", format="int32")] = None
@@ -236,7 +236,7 @@ class CacheBackendStatus(msgspec.Struct, frozen=True, rename="camel", omit_defau
     conditions: Annotated[list[Condition] | None, Is(map_keys=("type",))] = None
 
 
-class CacheBackend(msgspec.Struct, frozen=True, rename="camel"):
+class CacheBackend(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     metadata: Metadata
     spec: CacheBackendSpec = CacheBackendSpec()
     status: CacheBackendStatus = CacheBackendStatus()

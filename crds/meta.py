@@ -7,7 +7,7 @@ import msgspec
 from crds.schema import Is
 
 
-class OwnerReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     kind: str = ""
     name: str = ""
     uid: str = ""
@@ -15,7 +15,7 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     controller: bool = False
 
 
-class Metadata(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -34,7 +34,7 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return next((one for one in self.owner_references if one.controller), None)
 
 
-class Condition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Condition(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """metav1.Condition."""
 
     type: Annotated[str, Is(required=True)] = ""

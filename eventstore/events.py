@@ -121,7 +121,8 @@ class AdmissionDecided(Event, frozen=True, kw_only=True):
 
     `view` is what `decide` was given: values that are not on the allow-list are opaque tokens in it, and the patch
     template speaks of them by token. `reads` are the world's keys that were read with the sequence of each; `live` is
-    what was read from the API instead, by the same keys. Deciding again at `position` gives the same template.
+    what was read from the API instead, by the same keys; of many objects only those that the decision looked at.
+    Deciding again at `position` gives the same template.
     """
 
     review: str  # uid of the AdmissionReview

@@ -17,6 +17,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 STORED: Final = re.compile(r"⟦[0-9a-f]{16}⟧")
 #: Fields that are one address each.
 ADDRESSES: Final = frozenset(
@@ -73,13 +75,16 @@ class Hider:
             return word
         return f"{flag}={self.hide(value)}" if equals and _FLAG.fullmatch(flag) else self.hide(word)
 
-    def texts(self, part: Any, field: str = "") -> Any:
-        """A copy without user information in any text."""
+    def texts(self, part: Any) -> Any:
+        """The part, or a copy of it, without user information in any text."""
+        return self._texts(part, "") if b"@" in msgspec.json.encode(part) else part
+
+    def _texts(self, part: Any, field: str) -> Any:
         if isinstance(part, str):
             return hidden(part, self.once, address=field in ADDRESSES)
         if isinstance(part, dict):
-            return {key: self.texts(value, key) for key, value in part.items()}
-        return [self.texts(one, field) for one in part] if isinstance(part, list) else part
+            return {key: self._texts(value, key) for key, value in part.items()}
+        return [self._texts(one, field) for one in part] if isinstance(part, list) else part
 
 
 def found(part: Any) -> set[str]:

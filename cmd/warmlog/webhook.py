@@ -33,13 +33,12 @@ from handlers import canonical
 from handlers.cachebackend import admit
 from handlers.cachebackend.inject import Options, takes_native_sidecars
 from handlers.effects.cluster import ClusterError
-from handlers.outcome import Key, Object
-from handlers.world import kinds
-from handlers.world.state import Known, World
+from handlers.outcome import Key
+from handlers.world.state import World
 from subscribers import metrics
 from subscribers.following import Follower
 from subscribers.http import admission, hotpath, recording, reviewing, reviewmeters
-from subscribers.kubernetes import narrow
+from subscribers.kubernetes import livereads
 from subscribers.kubernetes.client import Client
 from subscribers.kubernetes.objects import Objects
 from warmlog import VERSION, cli, cluster, flags, health, link, logs, serving, signals, systems
@@ -71,7 +70,6 @@ VERSIONS: Final = 60.0
 AGAIN: Final = 0.5
 #: How long a webhook that has just started waits for the log before it says that it is ready without.
 PATIENCE: Final = 10.0
-MOST_VALUES: Final = 10_000
 #: Changes when the same world and question may get another answer.
 LOGIC: Final = "1"
 
@@ -83,6 +81,7 @@ class Webhook:
         self.values = values
         self.instance = values["instance"] or f"{socket.gethostname()}-{os.getpid()}"
         self.objects = Objects(client)
+        self.reads = livereads.LiveReads(client, deadline=admission.READ)
         self.log: jetstream.JetStreamStore | None = None  # until NATS was reached
         self.follower: Follower | None = None
         self.recorder = recording.Recorder(self.append)
@@ -90,7 +89,7 @@ class Webhook:
         self.desk = admission.Desk(
             systems.admitters(*systems.options(values)),
             world=self.world,
-            live=self.live,
+            live=self.reads.objects,
             values=self.real,
             recorder=self.recorder,
             identity=admission.Identity(self.instance, LOGIC, canonical.digest(self.told)),
@@ -103,7 +102,6 @@ class Webhook:
         self.certified = ""
         self.asked_version = False
         self._nothing = World()
-        self._known_values: dict[str, str] = {}
         self._began = time.monotonic()
 
     # The log ------------------------------------------------------------------------------------------------------
@@ -180,31 +178,8 @@ class Webhook:
                 await self.tell_settings()
             await asyncio.sleep(pause)
 
-    # What is read live --------------------------------------------------------------------------------------------
-
-    async def live(self, kind: str, namespace: str) -> Mapping[Key, Known]:
-        found: dict[Key, Known] = {}
-        for document in await self.objects.list(kind, namespace, deadline=admission.READ):
-            one = narrow.narrow(kind, msgspec.json.encode(document))
-            shape = kinds.KINDS[kind].shape
-            found[Key(kind, one.namespace, one.name)] = Known(
-                one.uid, one.resource_version, shape, 0, 0, one.value, one.problem
-            )
-            if kind == CACHE_BACKENDS:
-                self._learn(document)
-        return found
-
     async def real(self, namespace: str, wanted: frozenset[str]) -> Mapping[str, str]:
-        """A token is a hash of its value, so what was learned once stays true."""
-        if not wanted <= self._known_values.keys():
-            for document in await self.objects.list(CACHE_BACKENDS, namespace, deadline=admission.READ):
-                self._learn(document)
-        return {token: self._known_values[token] for token in wanted if token in self._known_values}
-
-    def _learn(self, document: Object) -> None:
-        if len(self._known_values) > MOST_VALUES:
-            self._known_values.clear()
-        self._known_values.update(kinds.values(CACHE_BACKENDS, document))
+        return await self.reads.values(CACHE_BACKENDS, namespace, wanted)
 
     # The certificate ----------------------------------------------------------------------------------------------
 

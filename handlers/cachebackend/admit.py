@@ -5,7 +5,7 @@ The first never blocks anything; the other two refuse what cannot work.
 Rules: seed 004, "Admission"; spec/inferencecache.md sections 6.2, 6.3, 6.5.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Final
 
 import msgspec
@@ -87,10 +87,9 @@ class Pods:
         return bool(metadata.get("labels")) or any(one in (metadata.get("annotations") or {}) for one in MARKED)
 
     def decide(self, question: Question, world: Reader) -> Decision:
-        found = world.select(cachebackend.CACHE_BACKENDS, question.namespace)
         view = question.view or {}
         labels = (view.get("metadata") or {}).get("labels") or {}
-        first = _first(found, labels)
+        first = _first(world, question.namespace, labels)
         if first is None:
             decision = inject.decide(view, [], self.options)
             if decision.check != inject.NO_MATCH:
@@ -107,16 +106,21 @@ class Pods:
             return None
         first, seen = None, self._glancer.look(raw)
         if seen is not None:
-            first = _first(world.select(cachebackend.CACHE_BACKENDS, namespace), seen.labels)
+            first = _first(world, namespace, seen.labels)
         if seen is None or first is None:
             return None
         known = self._decisions.find(_facts(first, _shown(_named(first.value, first.uid), world), seen.likeness))
         return None if known is None else Recalled(known, seen)
 
 
-def _first(found: Sequence[tuple[Key, Known]], labels: dict[str, str]) -> Known | None:
-    """The backend that claims a Pod; `found` is sorted by name."""
-    return next((known for _, known in found if known.value and inject.claims(known.value, labels)), None)
+def _first(world: Reader, namespace: str, labels: dict[str, str]) -> Known | None:
+    """The backend that claims a Pod."""
+
+    def claiming(key: Key, known: Known) -> bool:
+        return known.value is not None and inject.claims(known.value, labels)
+
+    found = world.first(cachebackend.CACHE_BACKENDS, namespace, claiming)
+    return None if found is None else found[1]
 
 
 def _facts(known: Known, backend: CacheBackend, likeness: bytes) -> Hashable:

@@ -17,8 +17,9 @@ from crds.inferencecache import CACHE_POLICIES, CACHE_TENANTS, CachePolicy, Cach
 from handlers.admission.decision import Decision, Question, Violation, allowed
 from handlers.admission.view import Allow, View, resource
 from handlers.cachepolicy import validate
-from handlers.outcome import Object
+from handlers.outcome import Key, Object
 from handlers.world.reader import Reader
+from handlers.world.state import Known
 
 T = TypeVar("T", CachePolicy, CacheTenant)
 
@@ -103,8 +104,8 @@ class Policies(_Validation[CachePolicy]):
         return old is None
 
     def beside(self, new: CachePolicy, name: str, world: Reader, namespace: str) -> list[Violation]:
-        others = [key.name for key, _ in world.select(self.kind, namespace) if key.name != name]
-        return validate.alone(name, others)
+        other = world.first(self.kind, namespace, lambda key, known: key.name != name)
+        return validate.alone(name, [] if other is None else [other[0].name])
 
 
 class Tenants(_Validation[CacheTenant]):
@@ -119,9 +120,13 @@ class Tenants(_Validation[CacheTenant]):
         return old is None or old.spec.tenant_id != new.spec.tenant_id
 
     def beside(self, new: CacheTenant, name: str, world: Reader, namespace: str) -> list[Violation]:
-        found = world.select(self.kind, namespace)
-        others = {key.name: one.value.spec.tenant_id for key, one in found if key.name != name and one.value}
-        return validate.unique(new, others)
+        identity = new.spec.tenant_id
+
+        def same(key: Key, known: Known) -> bool:
+            return key.name != name and known.value is not None and known.value.spec.tenant_id == identity
+
+        other = world.first(self.kind, namespace, same)
+        return validate.unique(new, {} if other is None else {other[0].name: identity})
 
 
 def refused(found: list[Violation]) -> Decision:

@@ -39,6 +39,7 @@ from handlers.kernelcache.inject import Options
 from handlers.kernelcache.selection import Candidate
 from handlers.outcome import Key, Object
 from handlers.world.reader import Reader
+from handlers.world.state import Known
 
 #: What decisions and their readers see of a Pod beside its structure and its identity.
 ALLOW: Final = Allow(
@@ -174,7 +175,12 @@ def judge(
     caches = [
         _shown(world, key, known.value) for key, known in world.select(kernelcache.CACHES, namespace) if known.value
     ]
-    nodes: list[KernelCacheNode] = [known.value for _, known in world.select(kernelcache.NODES, "") if known.value]
+    prefix = f"{namespace}/"
+
+    def speaks(known: Known) -> bool:  # of a cache of this namespace
+        return known.value is not None and any(key.startswith(prefix) for key in known.value.status.cache_status or ())
+
+    nodes: list[KernelCacheNode] = [known.value for _, known in world.select(kernelcache.NODES, "", speaks)]
     return selection.choose(asked, caches, nodes)
 
 

@@ -38,6 +38,8 @@ class Reader:
     ) -> None:
         self._world, self._live, self._whole = world, dict(live or {}), whole
         self.reads: dict[str, int] = {}
+        #: Where objects were read live: those that were looked at. Without the others it would be decided the same.
+        self.touched: set[Key] = set()
         #: Where the world was when this reading began. Who answers later must not say where it has come to since.
         self.position = f"{world.incarnation}:{world.sequence}"
 
@@ -54,16 +56,34 @@ class Reader:
             if found is None:
                 self._require(kind)
         self.reads[str(key)] = 0 if found is None else found.sequence
+        if self._live:
+            self.touched.add(key)
         return found
 
     def select(
         self, kind: str, namespace: str | None, keep: Callable[[Known], bool] = lambda known: True
     ) -> list[tuple[Key, Known]]:
-        """Objects of a namespace (None: of all) that `keep` accepts, by name. Raises Unlisted."""
+        """Objects of a namespace (None: of all) that `keep` accepts, by name: what it does not accept must not matter.
+        Raises Unlisted."""
         found = sorted(self._all(kind, namespace), key=lambda pair: pair[0])
         newest = max((known.sequence for _, known in found), default=0)
         self.reads[f"{kind}/{namespace or ''}/*"] = newest
-        return [(key, known) for key, known in found if keep(known)]
+        kept = [(key, known) for key, known in found if keep(known)]
+        if self._live:
+            self.touched.update(key for key, _ in kept)
+        return kept
+
+    def first(self, kind: str, namespace: str, keep: Callable[[Key, Known], bool]) -> tuple[Key, Known] | None:
+        """The first by name that `keep` accepts: no other must matter. Raises Unlisted."""
+        found, newest = None, 0
+        for key, known in self._all(kind, namespace):
+            newest = max(newest, known.sequence)
+            if (found is None or key < found[0]) and keep(key, known):
+                found = (key, known)
+        self.reads[f"{kind}/{namespace}/*"] = newest
+        if self._live and found is not None:
+            self.touched.add(found[0])
+        return found
 
     def _all(self, kind: str, namespace: str | None) -> Iterator[tuple[Key, Known]]:
         if namespace is not None and (kind, namespace) in self._whole:

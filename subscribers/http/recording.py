@@ -32,6 +32,9 @@ WAIT: Final = 0.02
 MOST: Final = 10_000
 MOST_BYTES: Final = 64 << 20
 AGAIN: Final = 0.5
+#: Objects read live that are told whatever was looked at, and their bytes.
+FEW: Final = 64
+FEW_BYTES: Final = 64 * 1024
 
 
 class Recorder:
@@ -158,7 +161,7 @@ def decided(
     whole: frozenset[tuple[str, str]], body: bytes, *, owned: str, logic: str, settings: str,
 ) -> events.AdmissionDecided:  # fmt: skip
     """Everything that the decision was computed from, and what came of it. `live` has `<kind>/<namespace>/*` for every
-    list that was read, the empty ones too: what is not among its objects did not exist."""
+    list that was read, the empty ones too: what is not among its objects did not matter."""
     return events.AdmissionDecided(
         review=question.uid,
         webhook=webhook,
@@ -174,7 +177,7 @@ def decided(
         view=question.view,
         old=question.old,
         reads=reader.reads,
-        live=_read(live, whole) if whole else {},
+        live=_read(live, whole, reader.touched) if whole else {},
         verdict=decision.verdict,
         check=decision.check,
         reason=decision.reason,
@@ -185,15 +188,22 @@ def decided(
     )
 
 
-def _read(live: Mapping[Key, Known], whole: frozenset[tuple[str, str]]) -> dict[str, Any]:
+def _read(live: Mapping[Key, Known], whole: frozenset[tuple[str, str]], touched: set[Key]) -> dict[str, Any]:
+    """Few objects are told whole, for who asks later why none of them mattered. Of many only those that the decision
+    looked at: over these it is decided the same again."""
     lists: dict[str, Any] = {f"{kind}/{namespace}/*": {} for kind, namespace in sorted(whole)}
-    return lists | {
-        str(key): {
-            "uid": known.uid,
-            "resource_version": known.resource_version,
-            "object": msgspec.to_builtins(known.value),
-        }
-        for key, known in live.items()
+    if len(live) <= FEW:
+        told = lists | {str(key): _told(known) for key, known in live.items()}
+        if len(msgspec.json.encode(told)) <= FEW_BYTES:
+            return told
+    return lists | {str(key): _told(live[key]) for key in sorted(touched & live.keys())}
+
+
+def _told(known: Known) -> dict[str, Any]:
+    return {
+        "uid": known.uid,
+        "resource_version": known.resource_version,
+        "object": msgspec.to_builtins(known.value),
     }
 
 

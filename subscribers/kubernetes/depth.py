@@ -7,6 +7,8 @@ was cut is known to exist, and nothing in it is believed (narrow). Slow, and onl
 import re
 from typing import Any, Final
 
+import msgspec
+
 #: Levels that are kept; decoders follow about a thousand.
 DEEPEST: Final = 200
 #: Stands where something was cut out.
@@ -31,6 +33,12 @@ def cut(raw: bytes) -> bytes:
                     parts.append(CUT)
                     kept = token.end()
     return b"".join((*parts, raw[kept:])) if parts else raw
+
+
+def is_deep(document: Any) -> bool:
+    """Whether it is nested deeper than is kept. What has fewer containers than that is not looked through."""
+    encoded = msgspec.json.encode(document)
+    return encoded.count(b"{") + encoded.count(b"[") > DEEPEST and of(document) > DEEPEST
 
 
 def of(document: Any) -> int:

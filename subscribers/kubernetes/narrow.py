@@ -74,17 +74,18 @@ _identity = msgspec.json.Decoder(_Any).decode
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 
 
-def narrow(kind: str, raw: bytes | msgspec.Raw, *, cut: bool = False) -> Narrow:
-    """Raises msgspec.MsgspecError for what is no object at all. `cut`: what lay too deep in these bytes was cut out."""
+def narrow(kind: str, raw: bytes | msgspec.Raw, *, cut: bool = False, values: dict[str, str] | None = None) -> Narrow:
+    """Raises msgspec.MsgspecError for what is no object at all. `cut`: what lay too deep in these bytes was cut out.
+    `values` gets what tokens stand for."""
     try:
         if not cut or depth.CUT not in bytes(raw):
-            return _narrow(kind, raw)
+            return _narrow(kind, raw, values)
     except RecursionError:
         pass
     return _blank(kind, depth.cut(bytes(raw)), _DEEP)
 
 
-def _narrow(kind: str, raw: bytes | msgspec.Raw) -> Narrow:
+def _narrow(kind: str, raw: bytes | msgspec.Raw, values: dict[str, str] | None) -> Narrow:
     meta = _identity(raw).metadata
     decoder = _decoders.get(kind)
     if decoder is None:
@@ -94,9 +95,12 @@ def _narrow(kind: str, raw: bytes | msgspec.Raw) -> Narrow:
     except msgspec.ValidationError as error:
         return _blank(kind, bytes(raw), kinds.line(error))
     document = _safe(kind, msgspec.to_builtins(value))
-    if "." in kind and depth.of(document) > depth.DEEPEST:  # core kinds hold nothing free
+    if "." in kind and depth.is_deep(document):  # core kinds hold nothing free
         return _blank(kind, bytes(raw), _DEEP)
-    document = kinds.hidden(kind, document, Hider(meta.uid))
+    hider = Hider(meta.uid)
+    document = kinds.hidden(kind, document, hider)
+    if values is not None:
+        values.update(hider.values)
     if memoryview(raw).nbytes > LARGEST and len(_encode(document)) > LARGEST:
         return _blank(kind, bytes(raw), f"what is read of it is larger than {LARGEST // 1024} KiB")
     told, problem = kinds.decode(kind, document)

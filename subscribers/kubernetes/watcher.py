@@ -17,7 +17,7 @@ import structlog
 
 from handlers.effects.cluster import ClusterError
 from handlers.world.state import Known
-from subscribers.kubernetes import depth
+from subscribers.kubernetes import pages
 from subscribers.kubernetes.appending import Recorder, Untold
 from subscribers.kubernetes.client import Client
 from subscribers.kubernetes.lines import Lines, TooLong
@@ -29,30 +29,8 @@ log = structlog.get_logger()
 
 PAGE: Final = 500
 LIST: Final = 30.0  # seconds that a page may take
-SLICE: Final = 50  # objects narrowed before others may run
 WATCH: Final = 280.0
 SILENCE: Final = 150.0
-
-
-class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _List(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None
-
-
-_list = msgspec.json.Decoder(_List).decode
-
-
-def _page(body: bytes) -> tuple[_List, bool]:
-    """The page, and whether what lay too deep in it was cut out."""
-    try:
-        return _list(body), False
-    except RecursionError:
-        return _list(depth.cut(body)), True
 
 
 class Watcher:
@@ -124,10 +102,10 @@ class Watcher:
             answer = await self.client.request("GET", self._path, query=query, deadline=LIST)
             self._contact()
             try:
-                page, cut = _page(answer.body)
+                page, cut = pages.read(answer.body)
                 for at, raw in enumerate(page.items or ()):
                     items.append(narrow(self.kind, raw, cut=cut))
-                    if at % SLICE == SLICE - 1:
+                    if at % pages.SLICE == pages.SLICE - 1:
                         await asyncio.sleep(0)
             except msgspec.MsgspecError as error:
                 raise ClusterError(0, "NoAnswer", f"a list that is none: {error}") from None

@@ -18,6 +18,7 @@ from handlers.kvcachepool import ledger, names, resolve
 from handlers.kvcachepool.inject import Settings
 from handlers.kvcachepool.validate.common import LABEL, Found, frozen, size
 from handlers.world.reader import Reader
+from handlers.world.state import Known
 
 CEILING: Final = "spec.quota.ceiling"
 POOL: Final = "spec.poolRef.name"
@@ -140,11 +141,13 @@ def _pool(binding: KVCachePoolBinding, world: Reader) -> KVCachePool | None:
 def _domains(binding: KVCachePoolBinding, pool: KVCachePool, world: Reader) -> Iterator[tuple[str, str]]:
     """(holder, domain) of every other Binding on the same backend; whose pool is gone holds nothing."""
     me = (binding.metadata.namespace, binding.metadata.name)
-    for key, known in world.select(kvcache.BINDINGS, None):
-        if known.value is None or (key.namespace, key.name) == me:
-            continue
-        other = _pool(known.value, world)
-        if other is not None and other.spec.backend == pool.spec.backend:
+
+    def beside(known: Known) -> bool:
+        other = _pool(known.value, world) if known.value is not None else None
+        return other is not None and other.spec.backend == pool.spec.backend
+
+    for key, known in world.select(kvcache.BINDINGS, None, beside):
+        if (key.namespace, key.name) != me:
             yield f"{key.namespace}/{key.name}", resolve.domain_of(known.value)
 
 

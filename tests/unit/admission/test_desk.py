@@ -13,7 +13,7 @@ import pytest
 from crds.cachebackend import CACHE_BACKENDS
 from crds.inferencecache import CACHE_POLICIES
 from eventstore import envelope, events, store, subjects
-from handlers.admission import review
+from handlers.admission import again, review
 from handlers.cachebackend.inject import Options
 from handlers.effects.cluster import ClusterError
 from handlers.outcome import Key
@@ -215,6 +215,40 @@ async def test_a_silent_watch_means_one_read_for_all_who_ask(house: House) -> No
     known = house.decided[0].live[f"{CACHE_BACKENDS}/ml/kv"]
     assert known["uid"] == "uid-kv"
     assert "hunter2" not in json.dumps(known)
+
+
+@pytest.mark.parametrize("matches", [True, False])
+async def test_of_thousands_read_live_the_log_gets_those_that_mattered_and_decides_the_same_again(
+    house: House, matches: bool
+) -> None:
+    others = []
+    for number in range(3000):
+        one = copy.deepcopy(BACKEND)
+        one["metadata"] |= {"name": f"other-{number:04}", "uid": f"uid-{number}"}
+        one["spec"]["engineSelector"]["matchLabels"] = {"serve": f"other-{number}"}
+        others.append(one)
+    house.cluster[CACHE_BACKENDS] = [*others, BACKEND] if matches else others
+    house.now += 3 * SECOND + 1
+    marked = copy.deepcopy(reviews.ENGINE)
+    marked["metadata"].setdefault("annotations", {})["inferencecache.io/injected-by"] = "ml/copied"
+    response = await house.ask(document=None if matches else marked)
+    (decided,) = house.decided
+    assert (decided.check == "injected") is matches
+    assert len(house.log[0].stored.body) < envelope.MAX_BYTES / 8
+    assert [key for key in decided.live if not key.endswith("*")] == ([f"{CACHE_BACKENDS}/ml/kv"] if matches else [])
+    found = again.decide(house.desk.admitters[PODS], decided, house.tell.world)
+    assert again.differences(decided, found) == []
+    assert bool(patch_of(response)) == bool(decided.patch)
+
+
+async def test_of_a_few_read_live_the_log_gets_all(house: House) -> None:
+    other = copy.deepcopy(BACKEND)
+    other["metadata"] |= {"name": "other", "uid": "o"}
+    other["spec"]["engineSelector"]["matchLabels"] = {"serve": "other"}
+    house.cluster[CACHE_BACKENDS] = [BACKEND, other]
+    house.now += 3 * SECOND + 1
+    await house.ask()
+    assert f"{CACHE_BACKENDS}/ml/other" in house.decided[0].live, "explain tells why it did not match"
 
 
 async def test_a_kind_that_was_never_listed_is_read(house: House) -> None:
