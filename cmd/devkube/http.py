@@ -71,6 +71,7 @@ class HttpServer:
             request_factory=partial(web.BaseRequest, loop=loop, client_max_size=BODY_LIMIT),
             handler_cancellation=True,
             access_log=None,
+            auto_decompress=False,  # upstream reads no compressed bodies
             max_line_size=LINE_LIMIT,
             max_field_size=LINE_LIMIT,
         )

@@ -4,6 +4,7 @@ Rules: apimachinery's meta/v1/validation (create, update, patch) and meta/intern
 Options of deletions: `deleting`.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -22,15 +23,13 @@ def flag(text: str | None) -> bool:
 
 def number(query: Mapping[str, str], name: str) -> int | None:
     """One that Go could hold: what the parameter means need not end in numbers of any size."""
-    text, why = query.get(name), "invalid syntax"
-    if not text:
+    text = query.get(name)
+    if text is None:
         return None
-    try:
-        if -(2**63) <= (found := int(text)) < 2**63:
-            return found
-        why = "value out of range"
-    except ValueError:
-        pass
+    number = re.fullmatch("[+-]?[0-9]{1,19}", text)
+    if number and -(2**63) <= (found := int(text)) < 2**63:
+        return found
+    why = "value out of range" if re.fullmatch("[+-]?[0-9]+", text) else "invalid syntax"
     raise bad_request(f'strconv.ParseInt: parsing "{text}": {why} (query parameter {name})')
 
 
@@ -69,7 +68,7 @@ class Write:
 def write(request: Request, kind: str, *, applies: bool = False) -> Write:
     """`kind`: CreateOptions, UpdateOptions or PatchOptions. The default manager is the client's program."""
     query = request.query
-    manager, dry = query.get("fieldManager", ""), query.get("dryRun", "")
+    manager, dry = query.get("fieldManager", ""), query.get("dryRun")
     validation = query.get("fieldValidation") or "Warn"
     known, forced = ("Ignore", "Warn", "Strict"), kind == "PatchOptions" and not applies and "force" in query
     checks = (
@@ -77,7 +76,7 @@ def write(request: Request, kind: str, *, applies: bool = False) -> Write:
         (forced, causes.forbidden("force", "may not be specified for non-apply patch")),
         (len(manager) > 128, causes.too_long("fieldManager", 128)),
         (not manager.isprintable(), causes.invalid("fieldManager", manager, "has characters that cannot be printed")),
-        (dry not in ("", "All"), causes.unsupported("dryRun", dry, ["All"])),
+        (dry not in (None, "All"), causes.unsupported("dryRun", dry, ["All"])),
         (validation not in known, causes.unsupported("fieldValidation", validation, known)),
     )
     _check(kind, checks)
@@ -105,12 +104,16 @@ def read(query: Mapping[str, str], resource: Resource, *, watch: bool = False) -
     initial = flag(query["sendInitialEvents"]) if "sendInitialEvents" in query else None
     field, known = "resourceVersionMatch", ["NotOlderThan"] if watch else ["Exact", "NotOlderThan"]
 
-    def forbidden(why: str, name: str = field) -> Cause:
-        return causes.forbidden(name, f"{name} {why}")
+    if version and not is_version(version):
+        raise bad_request(f'invalid resource version: resourceVersion: Invalid value: "{version}": it must be a number')
+    if token and version not in ("", "0"):
+        raise bad_request("specifying resource version is not allowed when using continue")
 
-    streams = forbidden(f"requires setting {field} to NotOlderThan", "sendInitialEvents")
+    def forbidden(why: str, name: str = field, at: str = "") -> Cause:
+        return causes.forbidden(at or name, f"{name} {why}")
+
+    streams = forbidden(f"requires setting {field} to NotOlderThan", "sendInitialEvents", field)
     checks = (
-        (version and not is_version(version), causes.invalid("resourceVersion", version, "it must be a number")),
         (match and match not in known, causes.unsupported(field, match, known)),
         (match and token, forbidden("is forbidden when continue is provided")),
         (watch and match and initial is None, forbidden("is forbidden for watch unless sendInitialEvents is provided")),
@@ -124,7 +127,7 @@ def read(query: Mapping[str, str], resource: Resource, *, watch: bool = False) -
         predicate=_predicate(query, resource),
         version=version,
         exact=match == "Exact",
-        limit=number(query, "limit") or 0,
+        limit=(number(query, "limit") or 0) if version != "0" or token else 0,  # what a cache has comes as a whole
         token=token,
         timeout=number(query, "timeoutSeconds"),
         bookmarks=flag(query.get("allowWatchBookmarks")),

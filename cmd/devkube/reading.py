@@ -11,7 +11,7 @@ history keeps ends it with 410, as resuming from too long ago does. Rules: apise
 import asyncio
 import base64
 import itertools
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ from devkube.requests import Answer, Event, Listing, Request, Stream
 from devkube.store import Change, Gone, Stored, encode
 
 DEFAULT_TIMEOUT: Final = 2700.0  # seconds of a watch; upstream takes 30 to 60 minutes at random
+_Version = Annotated[int, msgspec.Meta(gt=0)]
 INITIAL_END: Final = "k8s.io/initial-events-end"
 _BATCH: Final = 256  # events in one write at most: others get their turn in between
 
@@ -41,6 +42,7 @@ def list_(m: Machinery, request: Request) -> Answer:
     at, after, exact = m.store.version, None, options.exact or bool(options.token)
     if options.token:
         at, after = decode_token(options.token)
+        _not_ahead(m, str(at))
     else:
         _not_ahead(m, options.version)
         at = int(options.version) if options.exact else at
@@ -74,14 +76,14 @@ def matching(m: Machinery, request: Request, resource: Resource) -> list[Stored]
 
 def encode_token(version: int, last: Stored) -> str:
     """Where the next page begins; clients take it as it comes."""
-    return base64.urlsafe_b64encode(encode((version, last.namespace, last.name))).decode()
+    return base64.urlsafe_b64encode(encode((version, last.namespace, last.name))).decode().rstrip("=")
 
 
 def decode_token(token: str) -> tuple[int, tuple[str, str]]:
-    """The version of the list and the last object that was sent."""
+    """The version of the list (one above zero) and the last object that was sent."""
     try:
-        raw = base64.urlsafe_b64decode(token)
-        version, namespace, name = msgspec.json.decode(raw, type=tuple[int, str, str])
+        raw = base64.urlsafe_b64decode(token + "==")
+        version, namespace, name = msgspec.json.decode(raw, type=tuple[_Version, str, str])
     except ValueError:
         raise bad_request("continue key is not valid: take the one that the last page of the list brought") from None
     return version, (namespace, name)

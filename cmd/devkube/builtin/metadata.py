@@ -3,6 +3,7 @@
 Rule: `apimachinery/pkg/api/validation/objectmeta.go`; which kind's names are what: each kind's strategy.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ NAMES: Mapping[str, names.Check] = {
     **dict.fromkeys(("Namespace", "Service"), names.dns_label),
     **dict.fromkeys(("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"), names.path_segment),
 }
+_STANDARD = ("kubernetes", "orphan", "foregroundDeletion")  # finalizers that need no domain
+_BARE = ("apiextensions.k8s.io", "admissionregistration.k8s.io")  # groups, and all CRDs', whose finalizers need none
 _FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -25,13 +28,15 @@ def validate_metadata(new: Object, old: Object | None, resource: Resource) -> li
     meta: Mapping[str, Any] = new.get("metadata") or {}
     found = _identity(meta, resource) if old is None else _unchanged(meta, old.get("metadata") or {})
     # Of custom resources upstream looks at finalizers only when they are created.
-    finalizers = () if resource.custom and old is not None else _finalizers(meta.get("finalizers") or ())
+    finalizers = () if resource.custom and old is not None else _finalizers(meta.get("finalizers") or (), resource)
     return [*found, *finalizers, *_texts(meta)]
 
 
 def _identity(meta: Mapping[str, Any], resource: Resource) -> Iterator[Cause]:
     rule = names.dns_subdomain if resource.custom else NAMES.get(resource.kind, names.dns_subdomain)
-    name, namespace = meta.get("name") or "", meta.get("namespace") or ""
+    name, namespace, prefix = (meta.get(key) or "" for key in ("name", "namespace", "generateName"))
+    if prefix:  # a hyphen at its end is followed by something
+        yield from (invalid("metadata.generateName", prefix, text) for text in rule(re.sub("(?<=.)-$", "a", prefix)))
     if not name:
         yield required("metadata.name", "name or generateName is required")
     else:
@@ -73,9 +78,13 @@ def annotations(found: Mapping[str, str], at: str) -> Iterator[Cause]:
         yield too_long(at, ANNOTATIONS_LIMIT)
 
 
-def _finalizers(found: Sequence[str]) -> Iterator[Cause]:
-    for one in found:
+def _finalizers(found: Sequence[str], resource: Resource) -> Iterator[Cause]:
+    bare = resource.custom or resource.group in _BARE
+    for index, one in enumerate(found):
         yield from names.check("metadata.finalizers", one, names.qualified)
+        if not bare and "/" not in one and one not in _STANDARD:
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid(f"metadata.finalizers[{index}]", one, text)
     if {"orphan", "foregroundDeletion"} <= set(found):
         yield invalid("metadata.finalizers", list(found), "finalizer orphan and foregroundDeletion cannot be both set")
 
@@ -83,8 +92,13 @@ def _finalizers(found: Sequence[str]) -> Iterator[Cause]:
 def _owners(found: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:
     at = "metadata.ownerReferences"
     for owner in found:
-        for key in ("apiVersion", "kind", "name", "uid"):
+        group, slash, version = (owner.get("apiVersion") or "").rpartition("/")
+        if not version or "/" in group or (slash and not group):
+            yield invalid(f"{at}.apiVersion", owner.get("apiVersion") or "", "version must not be empty")
+        for key in ("kind", "name", "uid"):
             if not owner.get(key):
                 yield invalid(f"{at}.{key}", "", "must not be empty")
+        if owner.get("kind") == "Event" and not group:
+            yield invalid(at, dict(owner), "/v1, Kind=Event is disallowed from being an owner")
     if sum(owner.get("controller") is True for owner in found) > 1:
         yield invalid(at, list(found), "Only one reference can have Controller set to true")

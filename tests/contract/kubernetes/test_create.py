@@ -1,5 +1,7 @@
 """create: what the server fills in, and what it refuses. Excluded: rules of single kinds (test_pods, test_builtins)."""
 
+import gzip
+import json
 import re
 
 from tests.support.kubeobjects import configmap, custom, deployment, pod
@@ -168,3 +170,37 @@ async def test_managed_fields_say_who_created(kube: Client, space: Space) -> Non
     headers = {"User-Agent": "robot/1.0 (linux)"}
     made = (await kube.call("POST", space.configmaps, configmap("b", {"k": "v"}), headers=headers)).ok(201)
     assert made["metadata"]["managedFields"][0]["manager"] == "robot"
+
+
+async def test_finalizers_of_built_in_kinds_have_a_domain(kube: Client, space: Space) -> None:
+    refused = await kube.post(space.configmaps, configmap("a", finalizers=["mine"]))
+    refused.refused(422, "Invalid", "name is neither a standard finalizer name nor is it fully qualified")
+    assert refused.causes == [("metadata.finalizers[0]", "FieldValueInvalid")]
+    (await kube.post(space.configmaps, configmap("a", finalizers=["kubernetes", "a.b/c"]), dryRun="All")).ok(201)
+
+
+async def test_owners_have_a_version_and_are_no_events(kube: Client, space: Space) -> None:
+    event = {"apiVersion": "v1", "kind": "Event", "name": "e", "uid": "u"}
+    refused = await kube.post(space.configmaps, configmap("a", ownerReferences=[event]))
+    refused.refused(422, "Invalid", "Kind=Event is disallowed from being an owner")
+    wrong = await kube.post(space.configmaps, configmap("a", ownerReferences=[{**event, "apiVersion": "a/b/c"}]))
+    wrong.refused(422, "Invalid", "metadata.ownerReferences.apiVersion", "version must not be empty")
+
+
+async def test_the_beginning_of_a_name_is_checked_like_a_name(kube: Client, space: Space) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "Upper-"}}
+    refused = await kube.post(space.configmaps, body)
+    refused.refused(422, "Invalid", "must start and end with an alphanumeric character (e.g. 'example.com', regex used")
+    assert refused.causes == [("metadata.generateName", "FieldValueInvalid"), ("metadata.name", "FieldValueInvalid")]
+    body["metadata"] = {"generateName": "lower-"}
+    (await kube.post(space.configmaps, body, dryRun="All")).ok(201)
+
+
+async def test_an_empty_dry_run_is_none_at_all(kube: Client, space: Space) -> None:
+    (await kube.post(space.configmaps, configmap("a"), dryRun="")).refused(422, "Invalid", "dryRun")
+
+
+async def test_a_compressed_body_is_not_read(kube: Client, space: Space) -> None:
+    body = gzip.compress(json.dumps(configmap("a")).encode())
+    answer = await kube.call("POST", space.configmaps, body, headers={"Content-Encoding": "gzip"})
+    answer.refused(400, "BadRequest")

@@ -1,5 +1,8 @@
 """get and list: shapes, paging, label and field selectors, resourceVersion parameters."""
 
+import base64
+import json
+
 import pytest
 
 from tests.support.kubeobjects import configmap, crd, custom, pod, version
@@ -180,3 +183,38 @@ async def test_a_version_of_the_future_is_a_timeout(kube: Client, space: Space) 
 async def test_a_version_that_is_no_number_is_refused(kube: Client, space: Space) -> None:
     """Versions are opaque to clients, not to the server."""
     assert (await kube.get(space.pods, resourceVersion="abc")).status in (400, 422, 500)
+
+
+async def test_a_page_is_of_no_other_version(kube: Client, space: Space) -> None:
+    for name in "ab":
+        await kube.create(space.configmaps, configmap(name))
+    page = (await kube.read(space.configmaps, limit="1"))["metadata"]
+    query = {"continue": page["continue"], "resourceVersion": page["resourceVersion"]}
+    (await kube.get(space.configmaps, **query)).refused(400, "BadRequest", "not allowed when using continue")
+    (await kube.get(space.configmaps, limit="")).refused(400, "BadRequest", 'parsing "": invalid syntax')
+    (await kube.get(space.configmaps, resourceVersion="x")).refused(400, "BadRequest", "invalid resource version")
+
+
+async def test_a_continue_token_of_the_future_is_not_yet_due(kube: Client, space: Space) -> None:
+    """Tokens are the server's own business; what one must not do is to show nothing as if that were all."""
+    await kube.create(space.configmaps, configmap("a"))
+    await kube.create(space.configmaps, configmap("b"))
+    token = (await kube.read(space.configmaps, limit="1"))["metadata"]["continue"]
+    content = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    later = {**content, "rv": 10**12} if isinstance(content, dict) else [10**12, *content[1:]]
+    made = base64.urlsafe_b64encode(json.dumps(later).encode()).decode().rstrip("=")
+    answer = await kube.get(space.configmaps, limit="1", **{"continue": made})
+    answer.refused(504, "Timeout", "Too large resource version")
+
+
+async def test_version_0_reads_all_at_once(kube: Client, space: Space) -> None:
+    """It comes from a cache, which knows no pages."""
+    for name in "ab":
+        await kube.create(space.configmaps, configmap(name))
+
+    async def there() -> None:  # a cache may be behind
+        found = await kube.read(space.configmaps, limit="1", resourceVersion="0")
+        assert {"a", "b"} <= {one["metadata"]["name"] for one in found["items"]}
+        assert "continue" not in found["metadata"]
+
+    await eventually(there)

@@ -66,7 +66,7 @@ def test_reads() -> None:
     ("query", "watch", "code", "told"),
     [
         ({"limit": "x"}, False, 400, 'parsing "x": invalid syntax'),
-        ({"resourceVersion": "x"}, False, 422, 'resourceVersion: Invalid value: "x"'),
+        ({"resourceVersion": "x"}, False, 400, 'resourceVersion: Invalid value: "x"'),
         ({"resourceVersionMatch": "Exact"}, False, 422, "forbidden unless resourceVersion is provided"),
         ({"resourceVersionMatch": "Most", "resourceVersion": "1"}, False, 422, 'Unsupported value: "Most"'),
         ({"resourceVersionMatch": "Exact", "resourceVersion": "0"}, False, 422, '"exact" is forbidden'),

@@ -71,7 +71,7 @@ CASES: list[tuple[str, Object, str, str]] = [
         thing("ConfigMap", data={"a/b": "c"}),
         "data[a/b]",
         "Invalid value: \"a/b\": a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
-        r"(regex used for validation is '(?!\.\.|\.$)[-._a-zA-Z0-9]+')",
+        "(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')",
     ),
     (
         "the same key twice",

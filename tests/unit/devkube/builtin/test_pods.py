@@ -88,7 +88,7 @@ WRONG: list[tuple[str, Object, str, str]] = [
         {"containers": [{**C, "name": "Main"}]},
         "spec.containers[0].name",
         'Invalid value: "Main": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '
-        "'-' (regex used for "
+        "'-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for "
         "validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
     ),
     ("twice the same name", {"containers": [C, C]}, "spec.containers[1].name", 'Duplicate value: "main"'),
@@ -219,7 +219,7 @@ WRONG: list[tuple[str, Object, str, str]] = [
         {"serviceAccountName": "A b"},
         "spec.serviceAccountName",
         'Invalid value: "A b": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '
-        "'-' or '.' (regex used for "
+        "'-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for "
         "validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
     ),
     (
