@@ -14,13 +14,18 @@ from devkube.errors import bad_request, invalid
 from devkube.kinds import Object, Resource
 
 _YAML: Final = ("application/yaml", "application/apply-patch+yaml")
+_decoders: Final = (
+    msgspec.json.Decoder(),
+    msgspec.json.Decoder(float_hook=lambda text: int(n) if (n := float(text)).is_integer() and abs(n) < 1e21 else n),
+)
 _DEEPEST: Final = 200  # levels of nesting; what recurses over an object may then do so without counting
 
 
-def decode(body: bytes, content_type: str) -> Any:
-    """The value of a JSON or YAML body. ValueError with what is wrong with the text."""
+def decode(body: bytes, content_type: str, *, whole: bool = False) -> Any:
+    """The value of a JSON or YAML body. ValueError with what is wrong with the text. `whole`: 2.0 is 2, as custom
+    resources are stored."""
     try:
-        value = _yaml(body) if _is_yaml(body, content_type) else msgspec.json.decode(body)
+        value = _yaml(body, whole) if _is_yaml(body, content_type) else _decoders[whole].decode(body)
     except RecursionError:
         raise ValueError("parse error: exceeded max depth") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -42,7 +47,7 @@ def decode_object(body: bytes, content_type: str, resource: Resource, *, kind: s
     wanted, own, strict = kind or resource.kind, not kind, resource.custom and not kind
     told = f"the object provided is unrecognized (must be of type {wanted}): couldn't get version/kind; "
     try:
-        value = decode(body, content_type)
+        value = decode(body, content_type, whole=resource.custom)
     except ValueError as error:
         raise bad_request(f"{told}{error}") from None
     if not isinstance(value, dict):
@@ -105,9 +110,9 @@ class _Loader(yaml.CSafeLoader):
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: node.value)
 
 
-def _yaml(body: bytes) -> Any:
+def _yaml(body: bytes, whole: bool) -> Any:
     try:
         # Through JSON: only what that can say, and nothing shared.
-        return json.loads(json.dumps(yaml.load(body, _Loader), allow_nan=False))
+        return decode(json.dumps(yaml.load(body, _Loader), allow_nan=False).encode(), "application/json", whole=whole)
     except (yaml.YAMLError, TypeError) as error:
         raise ValueError(f"yaml: {' '.join(str(error).split())}") from None

@@ -75,9 +75,8 @@ def _decode_fields(value: Json, node: Node, at: str, unknown: list[str]) -> None
             del value[key]
         else:
             value[key] = decode(one, fields[key], here, unknown)
-            # An optional list or map that is empty is left out; a struct is not, nor what must be there.
-            empty = one == [] or (one == {} and "$ref" not in fields[key])
-            if empty and key not in (node.get("required") or ()):
+            # An optional list or map that is empty is left out; a struct and any JSON are not, nor what must be there.
+            if one in ([], {}) and "$ref" not in fields[key] and key not in (node.get("required") or ()):
                 del value[key]
 
 

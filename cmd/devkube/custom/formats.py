@@ -14,6 +14,11 @@ from typing import Any, Final
 _PART: Final = r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
 _GO_DURATION = re.compile(rf"[+-]?(?:0|(?:{_PART})+)", re.ASCII)
 _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LONGER: Final = _SECONDS | {"d": 86400.0, "w": 604800.0}
+_WORDS = re.compile(
+    r"(?P<ns>ns$|nano)|(?P<us>(us|µs)$|micro)|(?P<ms>ms$|milli)|(?P<s>s$|sec)|(?P<m>m$|min)|(?P<h>(h|hr)$|hour)"
+    r"|(?P<d>d$|day)|(?P<w>(w|wk)$|week)"
+)
 _DATETIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE)
 
 
@@ -52,11 +57,15 @@ def parse_date(text: str) -> datetime:
 
 
 def parse_duration(text: str) -> timedelta:
-    """Go's time.ParseDuration: `1h30m`, `-1.5s`."""
-    if not _GO_DURATION.fullmatch(text):
+    """Go's time.ParseDuration (`1h30m`, `-1.5s`), else the sum of what looks like `2 weeks` in it, as kube-openapi's
+    strfmt has it."""
+    if _GO_DURATION.fullmatch(text):
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_PART, text, re.ASCII))
+        return timedelta(seconds=-seconds if text.startswith("-") else seconds)
+    found = [(int(number), _WORDS.match(word.lower())) for number, word in re.findall(r"([0-9]+)\s*([A-Za-zµ]+)", text)]
+    if not any(word for _, word in found):
         raise ValueError(f"unable to parse {text} as duration")
-    seconds = sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_PART, text, re.ASCII))
-    return timedelta(seconds=-seconds if text.startswith("-") else seconds)
+    return timedelta(seconds=sum(number * _LONGER[word.lastgroup or ""] for number, word in found if word))
 
 
 def _matches(text: str, flags: int = 0) -> Callable[[str], Any]:
@@ -77,11 +86,12 @@ def _network(text: str) -> Any:
 
 
 _HOST: Final = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_TOP: Final = r"[a-z]{2,63}"  # the last of several labels
 # Each refuses with a ValueError.
 FORMATS: Final[dict[str, Callable[[str], Any]]] = {
     "uri": _matches(r"(/|[a-z][a-z0-9+.-]*:)[^\s\x00-\x1f]*", re.I),
     "email": _matches(r"([^<>@]*<)?[^\s@<>,;]+@[^\s@<>,;]+>?"),
-    "hostname": _matches(rf"(?=.{{1,255}}$){_HOST}(\.{_HOST})*", re.I),
+    "hostname": _matches(rf"(?=.{{1,255}}$){_HOST}((\.{_HOST})*\.{_TOP})?", re.I),
     "ipv4": ipaddress.IPv4Address,
     "ipv6": lambda text: ipaddress.IPv6Address(text.replace("%", " ")),  # no zones
     "cidr": _network,

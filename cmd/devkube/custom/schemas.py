@@ -99,6 +99,7 @@ def _structure(spot: Spot) -> Iterator[Cause]:
         (kind == "array" and not item, required, "items", "must be specified, as one schema"),
         (keys and list_type != "map", invalid, LIST_TYPE, f"must be map if {LIST_KEYS} is non-empty"),
         (list_type == "map" and not keys, required, LIST_KEYS, f"must not be empty if {LIST_TYPE} is map"),
+        (len(set(keys)) < len(keys), invalid, LIST_KEYS, "must not contain duplicate entries"),
         (list_type == "map" and item_kind != "object", required, "items.type", f"must be object if {LIST_TYPE} is map"),
     ]
     if list_type == "set" and item_kind == "object":

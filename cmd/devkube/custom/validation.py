@@ -45,12 +45,12 @@ def _check(node: Node, value: Any, path: str) -> Iterator[Cause]:
     if value is None:
         return
     yield from _combined(node, value, path)
-    if type(value) in _SIZES:
-        yield from _size(node, value, path)
-    elif type(value) in (int, float):
+    sized = list(_size(node, value, path)) if type(value) in _SIZES else []
+    yield from sized
+    if type(value) in (int, float):
         yield from _number(node, value, path)
-    if isinstance(value, str):
-        yield from _string(node, value, path)
+    elif isinstance(value, str):
+        yield from _string(node, value, path, checks_pattern=not sized)
     elif isinstance(value, dict):
         missing = [name for name in node.get("required") or () if name not in value]
         yield from (causes.required(f"{path}.{name}" if path else name) for name in missing)
@@ -78,9 +78,9 @@ def _size(node: Node, value: Any, path: str) -> Iterator[Cause]:
         yield causes.invalid(path, told, f"{path} in body should {words.format(least)}")
 
 
-def _string(node: Node, value: str, path: str) -> Iterator[Cause]:
+def _string(node: Node, value: str, path: str, *, checks_pattern: bool) -> Iterator[Cause]:
     pattern, form = node.get("pattern"), node.get("format")
-    if pattern and formats.pattern(pattern).search(value) is None:
+    if pattern and checks_pattern and formats.pattern(pattern).search(value) is None:
         yield causes.invalid(path, value, f"{path} in body should match '{pattern}'")
     if form and node.get("type") in (None, "string") and not formats.fits(form, value):
         detail = f"{path} in body must be of type {form}: {causes.quoted(value)}"

@@ -1,5 +1,6 @@
 """Custom resources: what a definition must be, what it gives, and what its schema does to objects. CEL: test_cel."""
 
+import json
 from typing import Any
 
 import pytest
@@ -397,3 +398,56 @@ async def test_conversion_webhooks_are_refused(kube: Client, space: Space) -> No
     }
     answer = await kube.post(CRDS, crd(space.group, conversion=conversion))
     answer.refused(422, "Invalid", "spec.conversion")
+
+
+async def test_formats_are_those_of_upstreams_library(kube: Client, space: Space) -> None:
+    """Durations in words count; a name of several parts ends in letters, two at least."""
+    props = {name: {"type": "string", "format": name} for name in ("duration", "hostname")}
+    path = await define(kube, space, props)
+    for form, good, bad in (
+        ("duration", ("1h30m", "1d", "2 weeks", "1 day 2 hours", "10 seconds", "- 1h"), ("5", "1y", "1 month", "")),
+        ("hostname", ("a", "a.bc", "1.2.3.com", "localhost"), ("a.b", "example.c0m", "1.2.3.4", "a_b", "a.bc.")),
+    ):
+        for text in good:
+            (await kube.post(path, custom(space.group, "a", {form: text}), dryRun="All")).ok(201)
+        for text in bad:
+            answer = await kube.post(path, custom(space.group, "a", {form: text}), dryRun="All")
+            answer.refused(422, "Invalid", f"must be of type {form}")
+
+
+async def test_a_text_of_the_wrong_size_is_told_once(kube: Client, space: Space) -> None:
+    path = await define(kube, space, {"word": {"type": "string", "minLength": 2, "pattern": "^[a-z]+$"}})
+    answer = await kube.post(path, custom(space.group, "a", {"word": ""}))
+    answer.refused(422, "Invalid", "at least 2 chars long")
+    assert answer.causes == [("spec.word", "FieldValueInvalid")]
+
+
+async def test_a_whole_number_is_written_as_one(kube: Client, space: Space) -> None:
+    path = await define(kube, space, {}, spec={"x-kubernetes-preserve-unknown-fields": True})
+    spec = '{"a":2.0,"b":1e2,"c":0.5}'
+    text = json.dumps(custom(space.group, "a", {})).replace('"spec": {}', f'"spec": {spec}')
+    made = (await kube.post(path, text)).ok(201)
+    assert json.dumps(made["spec"], sort_keys=True) == '{"a": 2, "b": 100, "c": 0.5}'
+    patched = (await kube.merge(f"{path}/a", '{"spec":{"c":3.0}}')).ok(200)
+    assert json.dumps(patched["spec"]["c"]) == "3"
+
+
+async def test_groups_of_the_project_need_its_approval(kube: Client) -> None:
+    refused = await kube.post(CRDS, crd("devkube.k8s.io"), dryRun="All")
+    refused.refused(422, "Invalid", "metadata.annotations[api-approved.kubernetes.io]", "protected groups")
+
+
+async def test_the_keys_of_a_list_differ(kube: Client, space: Space) -> None:
+    item = {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}}}
+    parts = {"type": "array", "items": item, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k", "k"]}
+    (await kube.post(CRDS, crd(space.group, version(schema={"parts": parts})))).refused(
+        422, "Invalid", "must not contain duplicate entries"
+    )
+
+
+async def test_a_default_may_be_empty(kube: Client, space: Space) -> None:
+    """It is any JSON; what a Go struct leaves out is something else."""
+    names = {"type": "array", "items": {"type": "string"}, "default": []}
+    path = await define(kube, space, {"names": names})
+    made = (await kube.post(path, custom(space.group, "a", {}))).ok(201)
+    assert made["spec"] == {"names": []}
