@@ -17,14 +17,15 @@ from devkube.machinery import Machinery
 from devkube.parameters import number, refused
 from devkube.requests import Answer, Attributes, Listing, Request
 from devkube.store import Lost, Stored
+from devkube.strategies import CRDS
 
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 CRD_CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
-CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _COLLECTED: Final = {"Orphan": ORPHAN, "Foreground": FOREGROUND}  # by policy
 # Whose deletion is answered by the object and not by a Status (ReturnDeletedObject).
 _RETURNED: Final = frozenset(("pods", "services", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims"))
+_POLICY: Final = {"jobs.batch": "Orphan"}  # where the client leaves it open (DefaultGarbageCollectionPolicy)
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 
@@ -46,8 +47,8 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
 
 async def delete(m: Machinery, request: Request) -> Answer:
-    resource = request.resource
-    obj, gone = await _remove(m, request, m.of(request), options_of(request))
+    resource, options = request.resource, options_of(request)
+    obj, gone = await _remove(m, request, m.of(request), options)
     if not gone or resource.key in _RETURNED:
         return Answer(200, obj, resource)
     meta = obj["metadata"]
@@ -72,14 +73,15 @@ async def delete_collection(m: Machinery, request: Request) -> Answer:
 
 
 def options_of(request: Request) -> DeleteOptions:
+    """Those of the body; the query counts where there is none, dryRun too."""
     query = request.query
     if request.body.strip():
         found, _ = bodies.decode_object(request.body, request.content_type, request.resource, kind="DeleteOptions")
     else:
         grace, policy = number(query, "gracePeriodSeconds"), query.get("propagationPolicy")
         found = {"gracePeriodSeconds": grace, "propagationPolicy": policy}
-    if query.get("dryRun"):
-        found.setdefault("dryRun", [query["dryRun"]])
+        if "dryRun" in query:
+            found["dryRun"] = [query["dryRun"]]
     try:
         options = msgspec.convert(found, DeleteOptions)
     except msgspec.ValidationError as error:
@@ -107,7 +109,7 @@ async def _remove(m: Machinery, request: Request, stored: Stored, options: Delet
         try:
             if marked is not None:
                 return m.read(m.store.replace(resource.key, marked, stored.version), resource), False
-            last = m.store.remove(resource.key, stored.namespace, stored.name, stored.version, obj)
+            last = m.store.remove(resource.key, stored.namespace, stored.name, stored.version)
             return m.read(last, resource), True
         except Lost as lost:
             if lost.found is None:
@@ -158,7 +160,7 @@ def _marked(m: Machinery, obj: Object, options: DeleteOptions, resource: Resourc
         if left and (asked is None or asked >= left):
             return obj
         grace = left if left == 0 else _grace(obj, asked)
-    finalizers = _finalizers(meta, options)
+    finalizers = _finalizers(meta, options.propagation_policy or _POLICY.get(resource.key))
     if resource.key == CRDS and CRD_CLEANUP not in finalizers:
         finalizers.append(CRD_CLEANUP)
     namespace = resource.key == "namespaces"
@@ -187,10 +189,10 @@ def _grace(pod: Object, asked: int | None) -> int:
     return 1 if grace < 0 else grace
 
 
-def _finalizers(meta: dict[str, Any], options: DeleteOptions) -> list[str]:
+def _finalizers(meta: dict[str, Any], policy: str | None) -> list[str]:
     """With the one that garbage collection works on: what the client asks for, else what the object has."""
     found = meta.get("finalizers") or ()
-    if not options.propagation_policy:
+    if not policy:
         return list(found)
-    asked = _COLLECTED.get(options.propagation_policy)
+    asked = _COLLECTED.get(policy)
     return [one for one in found if one not in _COLLECTED.values()] + ([asked] if asked else [])

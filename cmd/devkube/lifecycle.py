@@ -15,11 +15,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from devkube.custom.registry import Registry
-from devkube.deleting import CRD_CLEANUP, CRDS, FOREGROUND, ORPHAN
+from devkube.deleting import CRD_CLEANUP, FOREGROUND, ORPHAN
 from devkube.errors import StatusError
 from devkube.kinds import Object, Resource
 from devkube.requests import Request, User
 from devkube.store import Change, Stored, encode, load
+from devkube.strategies import CRDS
 from devkube.verbs import Verbs
 
 log = logging.getLogger("devkube")

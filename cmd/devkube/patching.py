@@ -8,7 +8,7 @@ from devkube.kinds import Object, Resource
 from devkube.machinery import Machinery
 from devkube.negotiation import PATCHES
 from devkube.requests import Answer, Request
-from devkube.strategies import in_namespace, metadata, named
+from devkube.strategies import confine, in_namespace, metadata, named
 from devkube.values import clone
 from devkube.writing import Write, guaranteed, insert
 
@@ -23,7 +23,8 @@ async def patch(m: Machinery, request: Request) -> Answer:
         raise unsupported_media_type(told + ", ".join(served))
     write = Write(m, request, parameters.write(request, "PatchOptions", applies=how == APPLY))
     try:
-        body = bodies.decode(request.body, how if how == APPLY else "application/json")
+        media = how if how == APPLY else "application/json"
+        body = bodies.decode(request.body, media, whole=resource.custom)
     except ValueError as error:
         raise bad_request(f"error decoding {'YAML' if how == APPLY else 'patch'}: {error}") from None
     if how == APPLY:
@@ -57,6 +58,8 @@ async def _apply(write: Write, config: Any) -> Answer:
         raise bad_request("the configuration that is applied must have apiVersion and kind")
     metadata(config).setdefault("name", request.name)
     _identified(config, request, resource)
+    if request.subresource == "scale" and resource.custom:
+        raise bad_request("the scale of a custom resource cannot be applied: patch it")  # upstream fails with a 500
     if request.subresource == "scale":
         sent = config
         config = {"apiVersion": resource.group_version, "kind": resource.kind, "metadata": sent["metadata"]}
@@ -64,8 +67,10 @@ async def _apply(write: Write, config: Any) -> Answer:
             if isinstance(spec, dict) and spec.keys() != {"replicas"}:
                 raise bad_request(f"the spec of a Scale has replicas and nothing else: {', '.join(spec)}")
             scale.write(config, sent, resource)
-    elif request.subresource == "" and "status" in resource.subresources:
-        config.pop("status", None)  # not this endpoint's
+    else:  # what is not this endpoint's is nobody's conflict
+        identity = {k: v for k, v in config["metadata"].items() if k in ("name", "namespace", "uid", "resourceVersion")}
+        named_only = {"apiVersion": resource.group_version, "kind": resource.kind, "metadata": identity}
+        confine(config, named_only, resource, request.subresource)
     resource.rules.decode(clone(config), validation="Strict")
 
     def applied(old: Object | None) -> Object:
@@ -81,6 +86,7 @@ async def _apply(write: Write, config: Any) -> Answer:
         told = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         raise conflict(resource.about(request.name), told)
     m.authorize(request.user, "create", resource, request.namespace, request.name)
+    metadata(config).pop("resourceVersion", None)  # no conflict, upstream
     new = applied(None)
     in_namespace(new, request)
     return await insert(write, new, tracked=True)

@@ -25,7 +25,6 @@ from devkube.admission.call import Caller
 from devkube.admission.chain import Chain
 from devkube.clock import Clock
 from devkube.custom.registry import Registry
-from devkube.deleting import CRDS
 from devkube.faults import Faults
 from devkube.http import HttpServer, tls
 from devkube.kinds import Catalog, Object, Resource
@@ -34,6 +33,7 @@ from devkube.options import Settings
 from devkube.requests import ADMIN, JSON, Answer, EventType, Stream, User
 from devkube.routes import Route
 from devkube.store import Store, encode
+from devkube.strategies import CRDS
 from devkube.tables import View
 from devkube.verbs import Verbs
 

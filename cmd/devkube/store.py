@@ -141,12 +141,12 @@ class Store:
         """Lost unless the version found is the one expected."""
         return self._commit(self._change(key, obj, "MODIFIED"), expected)
 
-    def remove(self, key: str, namespace: str, name: str, expected: int, last: Object | None = None) -> Stored:
-        """The last state (`last`, or as stored) under the version of the deletion, as watchers see it."""
+    def remove(self, key: str, namespace: str, name: str, expected: int) -> Stored:
+        """The last state under the version of the deletion, as watchers see it."""
         before = self.get(key, namespace, name)
         if before is None:
             raise Lost(None)
-        return self._commit(self._change(key, last or load(before), "DELETED"), expected)
+        return self._commit(self._change(key, load(before), "DELETED"), expected)
 
     def since(self, key: str, version: int) -> list[Change]:
         """The changes of a kind after a version; Gone when some of them are forgotten."""
@@ -167,11 +167,6 @@ class Store:
 
     def forget(self, key: str, future: asyncio.Future[None]) -> None:
         self._kind(key).waiters.discard(future)
-
-    @property
-    def watchers(self) -> int:
-        """How many wait for a change now."""
-        return sum(not f.done() for kind in self._kinds.values() for f in kind.waiters)
 
     def compact(self) -> None:
         """Forget all history: whoever resumes from before now gets a 410. Watches that keep up go on."""

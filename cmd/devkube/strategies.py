@@ -11,6 +11,7 @@ from devkube.kinds import Object, Resource
 from devkube.requests import Request
 from devkube.values import clone, go_type
 
+CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _DEFINING: Final = ("apiextensions.k8s.io", "admissionregistration.k8s.io")
 # Groups whose strategies count generations, beside Pods'; those of CRDs all do.
 _COUNTING: Final = ("apps", "batch", "policy", "networking.k8s.io", *_DEFINING)
@@ -18,10 +19,11 @@ _COUNTING: Final = ("apps", "batch", "policy", "networking.k8s.io", *_DEFINING)
 _CREATED_BY_PUT: Final = frozenset(["leases.coordination.k8s.io", "endpoints", "events", "services"])
 # A PUT must name the version it replaces (AllowUnconditionalUpdate is false); so it is for CRs and these groups.
 _VERSIONED: Final = ("policy", "coordination.k8s.io", *_DEFINING)
-OF_THE_SERVER: Final = ("resourceVersion", "creationTimestamp", "deletionTimestamp", "generation", "selfLink")
-ONCE: Final = ("uid", "deletionGracePeriodSeconds")  # may be named, and stay as they are
-KEEPS_STATUS: Final = frozenset(["nodes"])  # kubelets register with one
-_STATUS_META: Final = frozenset(["pods", "nodes", "namespaces"])  # whose /status may change labels and annotations
+OF_THE_SERVER: Final = ("resourceVersion", "creationTimestamp", "generation", "selfLink")
+ONCE: Final = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")  # may be named, and stay as they are
+_KEEPS_STATUS: Final = frozenset(["nodes"])  # kubelets register with one
+# What of metadata a /status may not change, beside the server's own; that of CRDs and of their objects may change none.
+_STATUS_KEEPS: Final = {"deployments.apps": ("labels",), "pods": ("ownerReferences",)}
 
 
 def counts_generations(resource: Resource) -> bool:
@@ -42,6 +44,8 @@ def metadata(obj: Object) -> dict[str, Any]:
         meta = obj["metadata"] = {}
     if not isinstance(meta, dict):
         raise bad_request(f"metadata must be an object, not {go_type(meta)}")
+    if meta.get("resourceVersion") == "0":  # no version in particular
+        del meta["resourceVersion"]
     return meta
 
 
@@ -71,19 +75,18 @@ def named(meta: dict[str, Any], name: str) -> None:
 def confine(new: Object, old: Object, resource: Resource, sub: str) -> None:
     """Leave only what this subresource may write: all else is as it was."""
     if sub == "status":
-        meta = new["metadata"]
-        kept = {"managedFields": meta["managedFields"]} if "managedFields" in meta else {}
-        if resource.key in _STATUS_META:
-            kept |= {k: meta[k] for k in ("labels", "annotations") if k in meta}
-        for name in {*new, *old} - {"status"}:
+        meta, before = new["metadata"], old["metadata"]
+        for name in {*new, *old} - {"status", "metadata"}:
             _take(new, old, name)
-        new["metadata"] |= kept
+        fixed = {*meta, *before} - {"managedFields"} if resource.custom or resource.key == CRDS else ()
+        for name in fixed or _STATUS_KEEPS.get(resource.key, ()):
+            _take(meta, before, name)
     elif sub == "finalize":
         finalizers = (new.get("spec") or {}).get("finalizers") or []
         for name in {*new, *old} - {"metadata"}:
             _take(new, old, name)
         new["spec"] = {**(old.get("spec") or {}), "finalizers": finalizers}
-    elif sub or "status" in resource.subresources:
+    elif sub or ("status" in resource.subresources and (old or resource.key not in _KEEPS_STATUS)):
         _take(new, old, "status")
 
 

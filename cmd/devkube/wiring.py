@@ -13,12 +13,13 @@ from devkube.access.rbac import Authorizer
 from devkube.builtin.catalog import BuiltinRules, builtin_resources
 from devkube.clock import Clock
 from devkube.custom import definition
-from devkube.deleting import CRDS, delete
+from devkube.deleting import delete
 from devkube.errors import Cause, bad_request, conflict, invalid
 from devkube.kinds import Catalog, Object, Resource
 from devkube.machinery import Machinery, new_uid
 from devkube.requests import Answer, Request, Subresource
 from devkube.store import Store, encode
+from devkube.strategies import CRDS
 
 NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 _DONE: Final = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -64,6 +65,8 @@ async def _evict(m: Machinery, request: Request, obj: Object) -> Answer:
     if (obj.get("metadata") or {}).get("name") not in (None, request.name):
         raise bad_request(f"name in URL does not match name in Eviction object: {request.name}")
     options = {"kind": "DeleteOptions", "apiVersion": "v1", **(obj.get("deleteOptions") or {})}
+    if "dryRun" in request.query:
+        options["dryRun"] = [request.query["dryRun"]]
     await delete(m, replace(request, verb="delete", subresource="", body=encode(options)))
     return Answer(201, _DONE)
 

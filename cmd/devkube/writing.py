@@ -7,7 +7,7 @@ registry/generic/registry/store.go: ownership of fields is settled before webhoo
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -33,6 +33,7 @@ class Write:
     m: Machinery
     request: Request
     options: parameters.Write
+    audit: dict[str, str] = field(default_factory=dict)  # what webhooks of both kinds note
 
     @property
     def resource(self) -> Resource:
@@ -78,6 +79,7 @@ class Write:
             options=self.options.options("CreateOptions" if old is None else "UpdateOptions"),
             kind=kind,
             warnings=request.warnings,
+            audit=self.audit,
         )
 
     async def admitted(self, new: Object, old: Object | None) -> Object:
@@ -91,6 +93,7 @@ class Write:
             scale.write(new, found, self.resource)
             return new
         self.resource.rules.decode(found, validation="Ignore")
+        strategies.confine(found, old or {}, self.resource, self.request.subresource)  # no more than the client may
         self.resource.rules.default(found)
         return found
 
@@ -131,8 +134,7 @@ async def insert(write: Write, obj: Object, *, tracked: bool = False) -> Answer:
         m.check_namespace(resource, request.namespace, meta.get("name") or "")
     for name in (*strategies.OF_THE_SERVER, *strategies.ONCE):
         meta.pop(name, None)
-    if "status" in resource.subresources and resource.key not in strategies.KEEPS_STATUS:
-        obj.pop("status", None)
+    strategies.confine(obj, {}, resource, "")
     rules.default(obj)
     if not tracked:
         track_update(obj, None, write.author)
@@ -228,6 +230,8 @@ async def _replace(write: Write, stored: Stored, old: Object, new: Object, *, tr
         return m.view(stored, resource)
     if write.options.dry_run:
         return encode(new)
-    if emptied:
-        return m.view(m.store.remove(resource.key, stored.namespace, stored.name, stored.version, new), resource)
+    if emptied:  # watchers see what was stored, the finalizer included; the client sees what he wrote
+        last = m.store.remove(resource.key, stored.namespace, stored.name, stored.version)
+        new["metadata"]["resourceVersion"] = str(last.version)
+        return encode(new)
     return m.view(m.store.replace(resource.key, new, stored.version), resource)

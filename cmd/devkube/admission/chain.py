@@ -100,7 +100,7 @@ class Chain(Admission):
         attributes.warnings.extend(response.warnings or ())
         for key, value in (response.audit_annotations or {}).items():
             attributes.audit.setdefault(f"{name}/{key}", value)
-        if attributes.audit and all(one is not attributes for one in self.audited):  # equal ones are other requests
+        if attributes.audit and all(one.audit is not attributes.audit for one in self.audited):  # of another request
             self.audited.append(attributes)
         if not response.allowed:
             raise review.denial(name, response.status)

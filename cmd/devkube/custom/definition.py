@@ -17,6 +17,7 @@ from devkube.kinds import Object
 
 Part = Mapping[str, Any]
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
+_APPROVED: Final = "api-approved.kubernetes.io"
 _PARTS: Final = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
 
 
@@ -32,10 +33,8 @@ def default(crd: Object) -> None:
 
 
 def prepare(new: Object, old: Object | None, subresource: str) -> None:
-    """On a write of the CRD its status stays (storedVersions gains the storage version), on one of /status its spec."""
+    """On a write of the CRD its status stays; storedVersions gains the storage version."""
     if subresource == "status":
-        if old is not None:
-            new["spec"] = old["spec"]
         return
     status = (old or {}).get("status") or {}
     stored = status.get("storedVersions") or []
@@ -53,6 +52,10 @@ def validate(new: Object, old: Object | None, subresource: str) -> list[Cause]:
     name = (new.get("metadata") or {}).get("name") or ""
     if name != f"{spec['names'].get('plural', '')}.{spec.get('group', '')}":
         found.append(causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+    protected = f".{spec.get('group')}".endswith((".k8s.io", ".kubernetes.io"))
+    if protected and old is None and _APPROVED not in ((new.get("metadata") or {}).get("annotations") or {}):
+        detail = f'protected groups must have approval annotation "{_APPROVED}"'
+        found.append(causes.required(f"metadata.annotations[{_APPROVED}]", detail))
     return [*found, *(_unchanged(spec, old["spec"]) if old is not None else ())]
 
 

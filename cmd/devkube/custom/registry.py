@@ -4,7 +4,6 @@ Pure but for the catalog: who stores a CRD calls `status` and stores what it ret
 the CRD is gone.
 """
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +21,10 @@ _WRITES: Final = ("get", "patch", "update")
 _CONDITIONS: Final = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
     ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+)
+_UNCHECKED: Final = (
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
+    "validation"
 )
 _TYPE_META: Final = {
     "apiVersion": {"type": "string"},
@@ -46,7 +49,7 @@ def _resource(spec: Mapping[str, Any], version: Mapping[str, Any], since: int) -
     if (scale := subresources.get("scale")) is not None:
         paths = scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath") or ""
         offered["scale"] = Subresource("scale", "Scale", _WRITES, "autoscaling", "v1")
-    rules = CustomRules(name, called["kind"], schemas.of(version) or {}, "status" in offered, columns)
+    rules = CustomRules(name, called["kind"], schemas.of(version) or {}, columns)
     return Resource(
         group=spec["group"],
         version=name,
@@ -82,7 +85,6 @@ class CustomRules:
     version: str
     kind: str
     node: Node
-    status: bool = False
     columns: tuple[Column, ...] = ()
 
     @cached_property
@@ -110,27 +112,14 @@ class CustomRules:
         structural.default(obj, self.node)
 
     def prepare(self, new: Object, old: Object | None, subresource: str) -> None:
-        """Where status is a subresource, a write there changes only it and managedFields, and other writes all else."""
-        if not self.status:
-            return
-        if subresource == "status" and old is not None:
-            status, managed = new.get("status"), (new.get("metadata") or {}).get("managedFields")
-            new.clear()
-            new.update(copy.deepcopy(old))
-            if managed is not None:
-                new["metadata"]["managedFields"] = managed
-        else:
-            status = copy.deepcopy((old or {}).get("status"))
-        new.pop("status", None)
-        if status is not None:
-            new["status"] = status
+        """Nothing beside what holds for all kinds."""
 
     def validate(self, new: Object, old: Object | None, subresource: str) -> list[Cause]:
         before = UNKNOWN if old is None else old
         found = validation.validate(self.node, new, before)
         if not any(cause.reason in causes.BLOCKING for cause in found):
-            found += cel.validate(self.node, new, before)
-        return found
+            return found + cel.validate(self.node, new, before)
+        return found + ([causes.invalid("", None, _UNCHECKED)] if cel.RULES in repr(self.node) else [])
 
     def table(self, obj: Object, now: float) -> list[Any]:
         return [cells.cell(column.type, cells.parse(column.path)(obj), now) for column in self.columns]

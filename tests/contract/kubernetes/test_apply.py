@@ -247,3 +247,18 @@ def _deployment(*containers: dict[str, Any]) -> dict[str, Any]:
     made["spec"]["template"]["spec"]["containers"] = list(containers)
     del made["spec"]["replicas"]
     return made
+
+
+async def test_what_an_endpoint_cannot_write_is_nobodys_conflict(kube: Client, space: Space) -> None:
+    """The spec at /status is ignored before owners are asked, as the status is elsewhere."""
+    path = f"{space.deployments}/d"
+    (await kube.apply(path, deployment("d", replicas=2), "owner")).ok(201)
+    applied = {**deployment("d", replicas=7), "status": {"replicas": 3}}
+    written = (await kube.apply(f"{path}/status", applied, "reporter")).ok(200)
+    assert (written["spec"]["replicas"], written["status"]["replicas"]) == (2, 3)
+    entry = next(one for one in written["metadata"]["managedFields"] if one["manager"] == "reporter")
+    assert entry["fieldsV1"] == {"f:status": {"f:replicas": {}}}
+
+
+async def test_an_apply_of_a_version_makes_an_object_all_the_same(kube: Client, space: Space) -> None:
+    (await kube.apply(f"{space.configmaps}/a", configmap("a", {"k": "v"}, resourceVersion="1"))).ok(201)

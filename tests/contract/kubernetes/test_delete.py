@@ -259,3 +259,34 @@ async def test_an_eviction_is_a_deletion(kube: Client, space: Space) -> None:
     told = (await kube.post(f"{space.pods}/p/eviction", body)).ok(201)
     assert told["status"] == "Success"
     await gone(kube, f"{space.pods}/p")
+
+
+async def test_options_in_the_body_leave_the_query_unread(kube: Client, space: Space) -> None:
+    """Also dryRun: who sends options says it there."""
+    await kube.create(space.configmaps, configmap("a"))
+    (await kube.delete(f"{space.configmaps}/a", {"propagationPolicy": "Background"}, dryRun="All")).ok(200)
+    (await kube.get(f"{space.configmaps}/a")).refused(404)
+    (await kube.delete(f"{space.configmaps}/a", dryRun="Some")).refused(422, "Invalid", "dryRun")  # looked at first
+
+
+async def test_the_pods_of_a_job_are_orphans_unless_somebody_asks_otherwise(kube: Client, space: Space) -> None:
+    template = {"spec": {"restartPolicy": "Never", "containers": [container()]}}
+    jobs = space.of("batch/v1", "jobs")
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
+    await kube.create(jobs, job)
+    assert (await kube.delete(f"{jobs}/j", dryRun="All")).ok(200)["metadata"]["finalizers"] == ["orphan"]
+    told = (await kube.delete(f"{jobs}/j", {"propagationPolicy": "Background"})).ok(200)
+    assert told["kind"] == "Status"
+
+
+async def test_the_last_event_of_an_object_still_has_its_finalizer(kube: Client, space: Space) -> None:
+    """It tells what was stored, not what the write that removed the finalizer said."""
+    made = await kube.create(space.configmaps, configmap("a", {"k": "v"}, finalizers=["example.com/f"]))
+    (await kube.delete(f"{space.configmaps}/a")).ok(200)
+    async with kube.watch(space.configmaps, resourceVersion=made["metadata"]["resourceVersion"]) as watch:
+        last = (await kube.merge(f"{space.configmaps}/a", {"metadata": {"finalizers": None}, "data": {"k": "w"}})).ok(
+            200
+        )
+        assert "finalizers" not in last["metadata"]
+        *_, event = await watch.until(lambda event: event.type == "DELETED")
+    assert (event.object["metadata"]["finalizers"], event.object["data"]) == (["example.com/f"], {"k": "v"})

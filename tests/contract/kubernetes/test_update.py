@@ -198,5 +198,46 @@ async def test_a_custom_resource_scales_by_its_paths(kube: Client, space: Space)
     (await kube.merge(f"{path}/a/scale", {"spec": {"replicas": 8}})).ok()
     assert (await kube.read(f"{path}/a"))["spec"] == {"count": 8}
     applied = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 5}}
-    (await kube.apply(f"{path}/a/scale", applied, force="true")).ok(200)
-    assert (await kube.read(f"{path}/a"))["spec"] == {"count": 5}
+    refused = await kube.apply(f"{path}/a/scale", applied, force="true")
+    assert refused.status in (400, 500), refused.told  # a real server fails to convert it
+
+
+async def test_version_0_is_no_version(kube: Client, space: Space) -> None:
+    await kube.create(space.configmaps, configmap("a", resourceVersion="0"))
+    (await kube.put(f"{space.configmaps}/a", configmap("a", {"k": "v"}, resourceVersion="0"))).ok(200)
+    (await kube.merge(f"{space.configmaps}/a", {"metadata": {"resourceVersion": "0"}})).ok(200)
+    await kube.create(space.of("coordination.k8s.io/v1", "leases"), lease("l"))
+    unversioned = {**lease("l"), "metadata": {"name": "l", "resourceVersion": "0"}}
+    (await kube.put(f"{space.of('coordination.k8s.io/v1', 'leases')}/l", unversioned)).refused(
+        422, "Invalid", "must be specified for an update"
+    )
+
+
+async def test_a_deletion_is_not_begun_by_an_update(kube: Client, space: Space) -> None:
+    await kube.create(space.configmaps, configmap("a"))
+    now = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    refused = await kube.merge(f"{space.configmaps}/a", now)
+    refused.refused(422, "Invalid", "metadata.deletionTimestamp", "field is immutable")
+
+
+async def test_status_of_built_in_kinds_takes_metadata_along(kube: Client, space: Space) -> None:
+    """Their strategies reset the spec only; of Deployments the labels too, of Pods the owners."""
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u"}
+    meta = {
+        "labels": {"a": "b"},
+        "annotations": {"x": "y"},
+        "finalizers": ["example.com/f"],
+        "ownerReferences": [reference],
+    }
+    await kube.create(space.deployments, deployment("d"))
+    await kube.create(space.pods, pod("p"))
+    await kube.create(space.of("v1", "services"), {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+    for path, kept in (
+        (f"{space.deployments}/d", "labels"),
+        (f"{space.pods}/p", "ownerReferences"),
+        (f"{space.of('v1', 'services')}/s", None),
+    ):
+        written = (await kube.merge(f"{path}/status", {"metadata": meta})).ok(200)["metadata"]
+        written["annotations"].pop("deployment.kubernetes.io/revision", None)  # a controller's
+        assert {key: written[key] for key in meta if key in written} == {k: v for k, v in meta.items() if k != kept}
+        (await kube.merge(path, {"metadata": {"finalizers": None}})).ok(200)

@@ -57,7 +57,7 @@ class Cluster:
         return found
 
     async def delete(self, plural: str, name: str) -> None:
-        await self.api.request("DELETE", self.path(plural, name))
+        await self.api.request("DELETE", self.path(plural, name), {"propagationPolicy": "Background"})
         await self.api.simulation.settle()
 
     async def phases(self) -> dict[str, str]:

@@ -14,6 +14,11 @@ from devkube.tables import View
 from devkube.verbs import Verbs
 
 
+def waiting(store: Store) -> int:
+    """How many wait for a change now."""
+    return sum(not one.done() for kind in store._kinds.values() for one in kind.waiters)
+
+
 class Anything:
     """Rules that prune a field named `unknown` and find fault with `spec.bad`."""
 

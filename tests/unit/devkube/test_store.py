@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devkube.store import Change, Gone, Lost, Store, load
+from tests.unit.devkube.doubles import waiting
 
 
 def thing(name: str, namespace: str = "ns", **fields: Any) -> dict[str, Any]:
@@ -107,13 +108,13 @@ def test_compaction_stops_those_who_resume_but_not_those_who_keep_up() -> None:
 async def test_watchers_of_a_kind_wake_with_its_next_change_only() -> None:
     store = Store()
     mine, others = store.waiter("things"), store.waiter("others")
-    assert store.watchers == 2
+    assert waiting(store) == 2
     store.create("things", thing("a"))
     await asyncio.sleep(0)
     assert mine.done()
     assert not others.done()
     store.forget("others", others)
-    assert store.watchers == 0
+    assert waiting(store) == 0
 
 
 def test_listeners_hear_each_write() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from devkube.requests import Event, Stream
-from tests.unit.devkube.doubles import Api
+from tests.unit.devkube.doubles import Api, waiting
 
 
 class Watch:
@@ -174,8 +174,8 @@ async def test_closing_a_watch_leaves_nothing_behind(api: Api) -> None:
     stream = await api.stream("configmaps", resourceVersion=str(api.store.version), allowWatchBookmarks="true")
     reading = asyncio.create_task(anext(aiter(stream)))
     await asyncio.sleep(0)
-    assert api.store.watchers == 1
+    assert waiting(api.store) == 1
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
     await stream.aclose()
-    assert api.store.watchers == 0
+    assert waiting(api.store) == 0

@@ -355,15 +355,6 @@ def test_stored_versions_grow_and_may_not_be_dropped() -> None:
     assert told(gone, new)[0].startswith('status.storedVersions[0]: Invalid value: "v1": missing from spec.versions')
 
 
-def test_status_writes_leave_the_spec() -> None:
-    old = established(crd(version(OBJECT)))
-    new = {**copy.deepcopy(old), "spec": {"group": "x"}, "status": {"storedVersions": []}}
-    definition.prepare(new, old, "status")
-    assert new["spec"] == old["spec"]
-    assert new["status"] == {"storedVersions": []}
-    assert definition.validate(new, old, "status") == []
-
-
 # --- nothing makes it stumble
 
 TYPES = BuiltinRules("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
