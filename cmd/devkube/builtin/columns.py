@@ -138,6 +138,8 @@ def _last_seen(obj: Object, now: float) -> str:
     return since(next(filter(None, (get(obj, path) for path in paths)), None), now)
 
 
+NODES = "spec.template.spec.nodeSelector"
+MADE = text("Created At", "metadata.creationTimestamp")
 READY = told("Ready", lambda obj: f"{get(obj, 'status.readyReplicas', 0)}/{get(obj, 'spec.replicas', 0)}")
 WORKLOAD = (
     AGE,
@@ -154,7 +156,12 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
         text("IP", "status.podIP", NONE, 1),
         text("Node", "spec.nodeName", NONE, 1),
     ),
-    "ReplicaSet": (READY, *WORKLOAD),
+    "ReplicaSet": (
+        number("Desired", "spec.replicas"),
+        number("Current", "status.replicas"),
+        number("Ready", "status.readyReplicas"),
+        *WORKLOAD,
+    ),
     "Deployment": (
         READY,
         number("Up-to-date", "status.updatedReplicas"),
@@ -164,8 +171,11 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
     "StatefulSet": (READY, *WORKLOAD[:-1]),
     "DaemonSet": (
         number("Desired", "status.desiredNumberScheduled"),
+        number("Current", "status.currentNumberScheduled"),
         number("Ready", "status.numberReady"),
+        number("Up-to-date", "status.updatedNumberScheduled"),
         number("Available", "status.numberAvailable"),
+        told("Node Selector", lambda obj: selector_text({"matchLabels": get(obj, NODES, {})}) or NONE),
         *WORKLOAD,
     ),
     "Job": (
@@ -195,6 +205,7 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
     "Secret": (text("Type", "type"), count("Data", "data"), AGE),
     "ConfigMap": (count("Data", "data", "binaryData"), AGE),
     "Lease": (text("Holder", "spec.holderIdentity"), AGE),
+    **dict.fromkeys(("CustomResourceDefinition", "ClusterRole", "Role"), (MADE,)),
 }
 
 

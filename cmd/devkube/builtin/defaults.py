@@ -76,6 +76,14 @@ DEFAULTS: Mapping[str, Json] = {
     "apps.StatefulSetStatus": {"replicas": 0, "availableReplicas": 0},
     "batch.Job": _OBJECT,
     "batch.JobSpec": {"template": {}},
+    "batch.CronJob": _OBJECT,
+    "batch.CronJobSpec": {
+        "concurrencyPolicy": "Allow",
+        "suspend": False,
+        "successfulJobsHistoryLimit": 3,
+        "failedJobsHistoryLimit": 1,
+    },
+    "batch.JobTemplateSpec": {"metadata": {}, "spec": {}},
     "admissionregistration.ValidatingWebhook": _HOOK | _SELECTORS,
     "admissionregistration.MutatingWebhook": _HOOK | _SELECTORS | {"reinvocationPolicy": "Never"},
     "admissionregistration.RuleWithOperations": {"scope": "*"},
@@ -150,6 +158,16 @@ def _service_port(port: Json) -> None:
         port["targetPort"] = port["port"]
 
 
+def _service(spec: Json) -> None:
+    outside = spec["type"] in ("NodePort", "LoadBalancer")
+    if spec["sessionAffinity"] == "ClientIP":
+        spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {}).setdefault("timeoutSeconds", 10800)
+    if spec["type"] != "ExternalName":
+        fill(spec, {"internalTrafficPolicy": "Cluster"} | ({"externalTrafficPolicy": "Cluster"} if outside else {}))
+    if spec["type"] == "LoadBalancer":
+        fill(spec, {"allocateLoadBalancerNodePorts": True})
+
+
 def _namespace(obj: Json) -> None:
     if name := obj["metadata"].get("name"):
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
@@ -168,6 +186,7 @@ FILLS: Mapping[str, Callable[[Json], Any]] = {
     "core.Volume": _volume,
     "core.ImageVolumeSource": lambda one: fill(one, {"pullPolicy": pull_policy(one.get("reference", ""))}),
     "core.ServicePort": _service_port,
+    "core.ServiceSpec": _service,
     "core.Namespace": _namespace,
     "apps.DeploymentStrategy": _rolling({"maxUnavailable": "25%", "maxSurge": "25%"}),
     "apps.DaemonSetUpdateStrategy": _rolling({"maxUnavailable": 1, "maxSurge": 0}),
@@ -232,11 +251,13 @@ def services() -> Derive:
     def service(new: Object, old: Object | None, subresource: str) -> None:
         spec, before = new["spec"], (old or {}).get("spec") or {}
         if spec.get("type") == "ExternalName":
-            for key in ("clusterIP", "clusterIPs"):
+            for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
                 spec.pop(key, None)
             return
         address = spec.get("clusterIP") or before.get("clusterIP") or str(_RANGE[next(hosts)])
         spec["clusterIP"], spec["clusterIPs"] = address, [address]
+        spec.setdefault("ipFamilies", ["IPv4"])
+        fill(spec, {"ipFamilyPolicy": "SingleStack"})
 
     return service
 

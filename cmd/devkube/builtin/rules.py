@@ -128,6 +128,16 @@ def _volume(volume: Json, at: str, root: Object) -> Iterator[Cause]:
         yield required(f"{at}.image.reference")  # in templates something else may fill it in
 
 
+def _needs(key: str) -> StructRule:
+    """What a Go struct's own rule asks for, where the schema does not."""
+
+    def rule(found: Json, at: str, root: Object) -> Iterator[Cause]:
+        if not found.get(key):
+            yield required(f"{at}.{key}")
+
+    return rule
+
+
 def _template(found: Json, at: str, root: Object) -> Iterator[Cause]:
     meta = found.get("metadata") or {}
     yield from labels(meta.get("labels") or {}, f"{at}.labels")
@@ -189,6 +199,9 @@ def _workload(new: Object, old: Object | None, subresource: str) -> Iterator[Cau
     yield from _matching(spec)
     if (policy := spec["template"]["spec"].get("restartPolicy")) in ("OnFailure", "Never"):
         yield unsupported("spec.template.spec.restartPolicy", policy, ("Always",))
+    least, deadline = spec.get("minReadySeconds", 0), spec.get("progressDeadlineSeconds")
+    if new["kind"] == "Deployment" and deadline is not None and deadline <= least:
+        yield invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
     if new["kind"] != "StatefulSet" and old is not None:
         yield from unchanged("spec.selector", spec.get("selector"), before.get("selector"))
     elif old is not None and without(spec, *_FREE) != without(before, *_FREE):
@@ -287,6 +300,12 @@ def _data(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
         yield from unchanged("type", new.get("type"), old.get("type"))
 
 
+def _event(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    where = new["metadata"].get("namespace")
+    if (of := (new.get("involvedObject") or {}).get("namespace") or "") != where and (of or where != "default"):
+        yield invalid("involvedObject.namespace", of, "does not match event.namespace")
+
+
 def _service(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     spec, external = new["spec"], new["spec"].get("type") == "ExternalName"
     ports = spec.get("ports") or []
@@ -296,6 +315,13 @@ def _service(new: Object, old: Object | None, subresource: str) -> Iterator[Caus
         if not port.get("name"):
             yield required(f"spec.ports[{index}].name")
     yield from repeated(ports, "spec.ports")
+    seen = [(port.get("protocol"), port.get("port")) for port in ports]
+    for index in (index for index, one in enumerate(seen) if one in seen[:index]):
+        yield duplicate(f"spec.ports[{index}]", ports[index])
+    if external and not spec.get("externalName"):
+        yield required("spec.externalName")
+    if spec.get("sessionAffinity") not in ("None", "ClientIP"):
+        yield unsupported("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None"))
     known, addresses = ((old or {}).get("spec") or {}).get("clusterIPs") or (), spec.get("clusterIPs") or ()
     if known and addresses and not external and addresses[0] != known[0]:
         yield invalid("spec.clusterIPs[0]", list(addresses), "may not change once set")
@@ -303,6 +329,10 @@ def _service(new: Object, old: Object | None, subresource: str) -> Iterator[Caus
 
 def _role_rule(rule: Json, at: str, root: Object) -> Iterator[Cause]:
     urls = rule.get("nonResourceURLs")
+    if urls and (rule.get("resources") or rule.get("apiGroups")):
+        yield invalid(
+            f"{at}.nonResourceURLs", urls, "rules cannot apply to both regular resources and non-resource URLs"
+        )
     if urls and root["kind"] == "Role":
         yield invalid(f"{at}.nonResourceURLs", urls, "namespaced rules cannot apply to non-resource URLs")
     for key in () if urls else ("apiGroups", "resources"):
@@ -322,6 +352,9 @@ def _role_binding(new: Object, old: Object | None, subresource: str) -> Iterator
 
 def _subject(subject: Json, at: str, root: Object) -> Iterator[Cause]:
     account = subject.get("kind") == "ServiceAccount"
+    group = "" if account else RBAC
+    if (subject.get("apiGroup") or "") != group:
+        yield unsupported(f"{at}.apiGroup", subject.get("apiGroup"), (group,))
     if account and root["kind"] == "ClusterRoleBinding" and not subject.get("namespace"):
         yield required(f"{at}.namespace")
 
@@ -356,6 +389,10 @@ STRUCTS: Mapping[str, StructRule] = {
     "core.Probe": _handler,
     "core.LifecycleHandler": _handler,
     "core.Volume": _volume,
+    "core.ExecAction": _needs("command"),
+    "core.ConfigMapVolumeSource": _needs("name"),
+    "core.SecretVolumeSource": _needs("secretName"),
+    "core.EphemeralVolumeSource": _needs("volumeClaimTemplate"),
     "rbac.PolicyRule": _role_rule,
     "rbac.Subject": _subject,
     "admissionregistration.MutatingWebhook": _webhook,
@@ -370,5 +407,6 @@ KINDS: Mapping[str, KindRule] = {
     **dict.fromkeys(("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"), _webhooks),
     **dict.fromkeys(("ConfigMap", "Secret"), _data),
     "Service": _service,
+    "Event": _event,
     **dict.fromkeys(("RoleBinding", "ClusterRoleBinding"), _role_binding),
 }

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.kubeobjects import configmap, container, deployment
-from tests.support.kubernetes import Client, Space
+from tests.support.kubernetes import Client, Object, Space
 
 
 def service(name: str, **spec: Any) -> dict[str, Any]:
@@ -254,3 +254,65 @@ async def test_cluster_wide_kinds_are_served(
     assert "namespace" not in made["metadata"]
     (await kube.merge(f"{path}/{space.name}", {"metadata": {"labels": {"l": "1"}}})).ok(200)
     (await kube.delete(f"{path}/{space.name}")).ok()
+
+
+async def test_a_service_is_filled_in(kube: Client, space: Space) -> None:
+    made = await kube.create(space.of("v1", "services"), service("s", ports=[{"port": 80}], sessionAffinity="ClientIP"))
+    spec = {key: made["spec"][key] for key in ("internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy")}
+    assert spec == {"internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
+    assert made["spec"]["sessionAffinityConfig"] == {"clientIP": {"timeoutSeconds": 10800}}
+    balanced = await kube.create(space.of("v1", "services"), service("b", ports=[{"port": 80}], type="LoadBalancer"))
+    assert (balanced["spec"]["externalTrafficPolicy"], balanced["spec"]["allocateLoadBalancerNodePorts"]) == (
+        "Cluster",
+        True,
+    )
+    named = (
+        await kube.merge(f"{space.of('v1', 'services')}/s", {"spec": {"type": "ExternalName", "externalName": "a.b"}})
+    ).ok()
+    assert not {"clusterIP", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"} & named["spec"].keys()
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "reason"),
+    [
+        (
+            {"ports": [{"port": 80, "name": "a"}, {"port": 80, "name": "b"}]},
+            "spec.ports[1]",
+            "FieldValueDuplicate",
+        ),
+        ({"type": "ExternalName"}, "spec.externalName", "FieldValueRequired"),
+        ({"ports": [{"port": 80}], "sessionAffinity": "Odd"}, "spec.sessionAffinity", "FieldValueNotSupported"),
+    ],
+)
+async def test_a_service_that_is_none(kube: Client, space: Space, spec: Object, field: str, reason: str) -> None:
+    refused = await kube.post(space.of("v1", "services"), service("s", **spec))
+    refused.refused(422, "Invalid")
+    assert refused.causes == [(field, reason)]
+
+
+async def test_a_deadline_comes_after_a_pod_counts(kube: Client, space: Space) -> None:
+    refused = await kube.post(space.deployments, deployment("d", spec={"minReadySeconds": 600}))
+    refused.refused(422, "Invalid", "spec.progressDeadlineSeconds", "must be greater than minReadySeconds")
+
+
+async def test_an_event_is_where_its_object_is(kube: Client, space: Space) -> None:
+    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "involvedObject": {"kind": "Pod"}}
+    refused = await kube.post(space.of("v1", "events"), event)
+    refused.refused(422, "Invalid", "involvedObject.namespace", "does not match event.namespace")
+    event["involvedObject"] = {"kind": "Pod", "namespace": space.name}
+    (await kube.post(space.of("v1", "events"), event)).ok(201)
+
+
+async def test_a_cronjob_is_filled_in(kube: Client, space: Space) -> None:
+    spec = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": ONCE}}}
+    body = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"}, "spec": spec}
+    made = (await kube.create(space.of("batch/v1", "cronjobs"), body))["spec"]
+    assert (made["concurrencyPolicy"], made["suspend"]) == ("Allow", False)
+    assert (made["successfulJobsHistoryLimit"], made["failedJobsHistoryLimit"]) == (3, 1)
+
+
+async def test_a_rule_is_of_resources_or_of_paths(kube: Client) -> None:
+    rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "nonResourceURLs": ["/x"]}
+    role = {"metadata": {"name": "both"}, "rules": [rule]}
+    refused = await kube.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", role, dryRun="All")
+    refused.refused(422, "Invalid", "rules cannot apply to both regular resources and non-resource URLs")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.kubeobjects import container, pod
-from tests.support.kubernetes import Client, Space
+from tests.support.kubernetes import Client, Object, Space
 
 HTTP = {"httpGet": {"port": 80}}
 
@@ -281,3 +281,23 @@ async def test_gates_hold_a_pod_back(kube: Client, space: Space) -> None:
     assert not now["spec"].get("schedulingGates")
     answer = await kube.merge(f"{space.pods}/a", {"spec": {"schedulingGates": [{"name": "example.com/late"}]}})
     answer.refused(422, "Invalid", "spec.schedulingGates")
+
+
+@pytest.mark.parametrize(
+    ("volume", "field"),
+    [
+        ({"configMap": {}}, "configMap.name"),
+        ({"secret": {}}, "secret.secretName"),
+        ({"ephemeral": {}}, "ephemeral.volumeClaimTemplate"),
+    ],
+)
+async def test_a_volume_without_its_source(kube: Client, space: Space, volume: Object, field: str) -> None:
+    refused = await kube.post(space.pods, pod("p", spec={"volumes": [{"name": "v", **volume}]}))
+    refused.refused(422, "Invalid")
+    assert refused.causes == [(f"spec.volumes[0].{field}", "FieldValueRequired")]
+
+
+async def test_a_probe_that_runs_nothing(kube: Client, space: Space) -> None:
+    refused = await kube.post(space.pods, pod("p", container("main", livenessProbe={"exec": {}})))
+    refused.refused(422, "Invalid")
+    assert refused.causes == [("spec.containers[0].livenessProbe.exec.command", "FieldValueRequired")]

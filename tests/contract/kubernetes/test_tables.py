@@ -150,3 +150,17 @@ async def test_a_form_that_does_not_exist_is_not_acceptable(kube: Client, space:
     assert (await kube.call("GET", space.pods, accept=f"application/json;{accept}")).status == 406
     answer = await kube.call("GET", space.pods, accept=f"application/json;{accept},application/json")
     assert answer.ok(200)["kind"] == "PodList"
+
+
+async def test_replica_sets_and_definitions_have_columns_of_their_own(kube: Client, space: Space) -> None:
+    found = {**deployment("r"), "kind": "ReplicaSet"}
+    await kube.create(space.of("apps/v1", "replicasets"), found)
+    columns, rows = await table(kube, space.of("apps/v1", "replicasets"))
+    shown = [name for name, priority in columns if not priority]
+    assert shown == ["Name", "Desired", "Current", "Ready", "Age"]
+    assert rows[0][:4] == ["r", 1, 0, 0]
+    await kube.create(CRDS, crd(space.group))
+    made = await kube.read(f"{CRDS}/widgets.{space.group}")
+    columns, rows = await table(kube, f"{CRDS}/widgets.{space.group}")
+    assert [name for name, _ in columns] == ["Name", "Created At"]
+    assert rows[0][1] == made["metadata"]["creationTimestamp"]
