@@ -70,8 +70,8 @@ FLAGS: Final = (
 class Server:
     """One server: what it follows, what it answers, what it appends."""
 
-    def __init__(self, values: flags.Values, connection: connect.Connection, client: Client | None = None) -> None:
-        """`client` reviews tokens; without one everybody may ask the admin endpoints."""
+    def __init__(self, values: flags.Values, connection: connect.Connection, client: Client | None) -> None:
+        """`client` reviews tokens; None with --insecure-disable-auth."""
         self.values, self.connection = values, connection
         self.instance = values["instance"] or socket.gethostname()
         self.log = jetstream.JetStreamStore(connection)

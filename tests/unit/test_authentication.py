@@ -62,3 +62,8 @@ async def test_a_server_without_authentication_needs_no_cluster() -> None:
     async with contextlib.AsyncExitStack() as closing:
         assert await authentication.open_cluster(given, closing) is None
     assert authentication.authenticator(given, None, metrics.Registry()) is identity.anonymous
+
+
+def test_only_the_flag_lets_everybody_in() -> None:
+    with pytest.raises(AssertionError, match="never let in"):
+        authentication.authenticator(values(allowed_controller_sa=ME), None, metrics.Registry())
