@@ -13,6 +13,7 @@ Rules: design.md section 2, "Privacy".
 """
 
 import hashlib
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -25,15 +26,21 @@ ADDRESSES: Final = frozenset(
     ("image", "imageReference", "targetImage", "workerImage", "mcvImage", "prefetchImage", "address", "endpoint",
      "clientEndpoint")
 )  # fmt: skip
+_ADDRESSES: Final = frozenset(field.encode() for field in ADDRESSES)
 _FLAG: Final = re.compile(r"--?[A-Za-z][A-Za-z0-9._-]*")
-#: An @ that is not that of a digest.
-_AT: Final = r"(?=@(?![a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-fA-F]{32}))"
-USERINFO: Final = re.compile(
-    rf"(?<=://)[^/?#\s\"']+{_AT}"
-    rf"|(?<=://)[^/?#\s@\"':]*:(?![0-9]{{1,5}}(?:[/?#]|$))[^\s\"']+{_AT}"  # a slash in a password
-    rf"|(?<![^\s\"'=,;({{\[])[^\s/@:\"'=,;({{\[]*:(?!//)[^\s\"']+{_AT}"
+#: What follows the @ of an image's digest.
+_DIGEST: Final = r"[a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-fA-F]{32}"
+_AT: Final = rf"(?=@(?!{_DIGEST}))"
+_USERINFO: Final = re.compile(
+    rf"(?<=://)[^/?#]+{_AT}"
+    rf"|(?<=://)[^/?#@:]*:(?![0-9]{{1,5}}(?:[/?#]|$)).+{_AT}"  # a slash in a password
+    rf"|(?<![^=,;({{\[])[^/@:=,;({{\[]*:(?!//).+{_AT}"
 )
-_ALL: Final = re.compile(rf"(?:(?<=://)|^(?!\s*[A-Za-z][A-Za-z0-9+.-]*://)\s*)[^\s\"']+{_AT}")
+_ALL: Final = re.compile(rf"(?:(?<=://)|^(?![A-Za-z][A-Za-z0-9+.-]*://)).+{_AT}")
+_WORD: Final = re.compile(r"[^\s\"']+")
+_IS_DIGEST: Final = re.compile(_DIGEST).match
+_IN_BYTES: Final = re.compile(_DIGEST.encode()).match
+_BLANKS: Final = bytes.maketrans(b" \t\r\n'", b'"' * 5)
 Replace = Callable[[str], str]
 
 
@@ -43,10 +50,40 @@ def token(uid: str, value: str) -> str:
 
 
 def hidden(text: str, replace: Replace, *, address: bool = False) -> str:
-    """A text without user information."""
+    """A text without user information. Time grows with its length, whoever wrote it: no word is searched beyond the
+    last @ that may end user information, so that whatever begins there ends there too."""
     if "@" not in text:
         return text
-    return (_ALL if address else USERINFO).sub(lambda found: replace(found[0]), text)
+    pattern = _ALL if address else _USERINFO
+
+    def shown(word: re.Match[str]) -> str:
+        found = word[0]
+        at = found.rfind("@")
+        while at >= 0 and _IS_DIGEST(found, at + 1):
+            at = found.rfind("@", 0, at)
+        return pattern.sub(lambda one: replace(one[0]), found[: at + 1]) + found[at + 1 :]
+
+    return _WORD.sub(shown, text)
+
+
+def may_hide(encoded: bytes) -> bool:
+    """Whether anything in an object's JSON may be user information. Escapes add none of the characters that end it."""
+    if b"@" not in encoded:
+        return False
+    words = encoded.translate(_BLANKS).split(b'"')
+    for number, word in enumerate(words):
+        if b"@" in word:
+            pieces = word.split(b"@")
+            for before, after in itertools.pairwise(pieces):
+                if not _IN_BYTES(after) and (b":" in before or _field(words, number) in _ADDRESSES):
+                    return True
+    return False
+
+
+def _field(words: list[bytes], number: int) -> bytes:
+    """The name of the field whose value begins with this word."""
+    before = (word for word in reversed(words[max(0, number - 8) : number]) if word)
+    return next(before, b"") if next(before, b"") == b":" else b""
 
 
 class Hider:

@@ -2,9 +2,8 @@
 
 A token is `⟦n⟧`, numbered by first appearance, so equal values stay equal and the view of a Pod is always the same.
 What is on the allow-list of the systems that decide stays readable; user information in addresses never does, with a
-scheme or without. The view is
-what the log keeps; the real values stay in the process that answers, which puts them back into the patch (`fill`).
-A view shares with the object whatever needs no token: neither may be changed afterwards.
+scheme or without. The view is what the log keeps; the real values stay in the process that answers, which puts them
+back into the patch (`fill`). A view shares with the object whatever needs no token: neither may be changed afterwards.
 
 Tokenised: values of environment, arguments and commands (words inside shell scripts too), annotations, HTTP headers of
 probes, attributes of volumes, messages in a status. Names of flags and of variables stay. managedFields are left out.
@@ -45,11 +44,6 @@ COMMON: Final = frozenset((*_SHELLS, *_ENGINES, *_PYTHON, "&&", "||", ";", "|", 
 _TOKEN: Final = re.compile(r"⟦\d+⟧")
 _LONG_FLAG: Final = re.compile(r"--[A-Za-z][A-Za-z0-9._-]*")
 _SHORT_FLAG: Final = re.compile(r"-[A-Za-z]{1,3}")
-#: In an object's bytes: something that may be user information. Escapes of JSON add none of the characters that end
-#: it, so what a string holds is found here too. The @ of an image's digest is none.
-_AT: Final = rb"@(?![a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-fA-F]{32})"
-_USERINFO_BYTES: Final = re.compile(rb':[^\s"\'@]*' + _AT + rb'|"(?:' + "|".join(sorted(tokens.ADDRESSES)).encode()
-                                    + rb')"\s*:\s*"[^"@]*' + _AT)  # fmt: skip
 TOKEN_BYTES: Final = "⟦".encode()
 #: The volume that a Pod's account token is mounted from, and the token that stands for its name.
 ACCESS_TOKEN: Final = "⟦0⟧"
@@ -116,7 +110,7 @@ def view(pod: Object, allow: Allow) -> View:
 def is_plain(encoded: bytes) -> bool:
     """Whether no string in an object looks like a token or holds user information."""
     looks_like_tokens = TOKEN_BYTES[:1] in encoded and TOKEN_BYTES in encoded  # one byte is found much faster
-    return not looks_like_tokens and (b"@" not in encoded or _USERINFO_BYTES.search(encoded) is None)
+    return not looks_like_tokens and not tokens.may_hide(encoded)
 
 
 def resource(document: Object, allow: Allow) -> View:

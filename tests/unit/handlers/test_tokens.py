@@ -1,5 +1,6 @@
 """What is user information and what is not, and values on their way out of the log and back."""
 
+import msgspec
 import pytest
 
 from handlers import tokens
@@ -41,6 +42,24 @@ def test_in_an_address_a_name_alone_is_hidden_too(text: str) -> None:
     shown = tokens.hidden(text, lambda found: "T", address=True)
     assert "pw" not in shown
     assert shown.endswith(text[text.index("@registry") :])
+
+
+@pytest.mark.parametrize("text", [*HIDDEN, *PLAIN])
+def test_bytes_say_where_nothing_can_be_hidden(text: str) -> None:
+    hides = tokens.hidden(text, lambda found: "T") != text
+    assert tokens.may_hide(msgspec.json.encode({"note": text})) or not hides
+    assert tokens.may_hide(msgspec.json.encode({"image": f"pw@{text}"}))
+    assert not tokens.may_hide(msgspec.json.encode({"image": f"x@{DIGEST}", "note": "a@b"}))
+
+
+@pytest.mark.parametrize("piece", ["a:b,", "://", "a:", ":", "://a:", "a:b@", "a=b:", "{[", "@", "x@sha256:", "1:22/"])
+def test_whatever_is_written_takes_no_longer_than_its_length(piece: str) -> None:
+    """A search that begins again at each of 50,000 places takes minutes; a test may take two seconds."""
+    for end in ("", "@", " @", ":@/"):
+        text = piece * 50_000 + end
+        for address in (False, True):
+            assert tokens.hidden(text, lambda found: found, address=address) == text
+        assert tokens.may_hide(msgspec.json.encode({"image": text})) in (False, True)
 
 
 def test_values_come_back_and_are_taken_out_again() -> None:
