@@ -4,6 +4,7 @@ A module of this folder takes part when PARTS names it and it has `rows()`, plai
 an error, not a silent pass.
 """
 
+import argparse
 import importlib
 import inspect
 import sys
@@ -14,6 +15,7 @@ import uvloop
 from tests.bench.row import Row
 
 PARTS: Final = ("index", "append", "replay", "keyframes", "admission", "controller")
+BY_NAME: Final = ("watching", "devkube", "http")  # these are measured when they are asked for
 
 
 def measured(part: str) -> list[Row]:
@@ -34,4 +36,9 @@ def main(parts: tuple[str, ...]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(tuple(sys.argv[1:]) or PARTS))
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.run", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS + BY_NAME)}")
+    given = parser.parse_args().parts
+    if wrong := [one for one in given if one not in PARTS + BY_NAME]:
+        parser.error(f"{wrong[0]} is none of {', '.join(PARTS + BY_NAME)}")
+    sys.exit(main(tuple(given) or PARTS))
