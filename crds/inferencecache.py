@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
+from crds import meta
 from crds.meta import Condition
 from crds.schema import Is, Rule
 
@@ -82,13 +83,6 @@ class CacheTenantSpec(msgspec.Struct, frozen=True):
     crypto: Annotated[dict[str, str] | None, Is(doc="Reserved; must be empty.", max_properties=0)] = None
 
 
-class CacheTenant(msgspec.Struct, frozen=True):
-    """How many distinct keys a tenant may keep in the prefix index."""
-
-    metadata: Metadata
-    spec: CacheTenantSpec
-
-
 class ReservedStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Reserved; nothing writes it yet."""
 
@@ -100,6 +94,14 @@ class CacheTenantStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaul
     observed_generation: Annotated[int | None, Is(format="int64")] = None
     index_entries: Annotated[int | None, Is(doc="Distinct keys that it has now.", format="int64")] = None
     conditions: Annotated[list[Condition] | None, Is(map_keys=("type",))] = None
+
+
+class CacheTenant(msgspec.Struct, frozen=True):
+    """How many distinct keys a tenant may keep in the prefix index."""
+
+    metadata: meta.Metadata
+    spec: CacheTenantSpec
+    status: CacheTenantStatus = CacheTenantStatus()
 
 
 CACHE_POLICIES: Final = f"cachepolicies.{GROUP}"

@@ -6,6 +6,7 @@ means from its docstring; where it is stored and who appends it stands in the ta
 
 import inspect
 import sys
+import types
 import typing
 from typing import Any, Final, NamedTuple
 
@@ -152,6 +153,8 @@ def _shown(hint: Any, nested: list[type[msgspec.Struct]]) -> str:
         return f"list of {_shown(arguments[0], nested)}"
     if origin is dict:
         return f"object of {_shown(arguments[1], nested)}"
+    if origin is types.UnionType:
+        return " or ".join("null" if one is types.NoneType else _shown(one, nested) for one in arguments)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         if hint not in nested:
             nested.append(hint)

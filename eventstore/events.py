@@ -84,13 +84,17 @@ class ReplicaSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class IndexSummarised(Event, frozen=True, kw_only=True):
-    """Counts per replica at a position of `WARMLOG_KV`; on change, rounded, every 30 to 60 s."""
+    """Counts per replica and tenant at a position of `WARMLOG_KV`; on change, rounded, every 30 to 60 s.
+
+    `tenants` are distinct keys that count now, by tenant; null where an older version said nothing of them.
+    """
 
     shard: str
     kv_sequence: int
     kv_incarnation: str
     blocks: int
     replicas: list[ReplicaSummary]
+    tenants: dict[str, int] | None = None
 
 
 class Moment(Event, frozen=True, kw_only=True):
@@ -202,7 +206,7 @@ TYPES: dict[str, type[Event]] = {
     "io.warmlog.object.gone.v1": ObjectGone,
     "io.warmlog.kind.listed.v1": KindListed,
     "io.warmlog.replica.observed.v1": ReplicaObserved,
-    "io.warmlog.index.summarised.v1": IndexSummarised,
+    "io.warmlog.index.summarised.v2": IndexSummarised,
     "io.warmlog.moment.v1": Moment,
     "io.warmlog.watch.contact.v1": WatchContact,
     "io.warmlog.leader.elected.v1": LeaderElected,

@@ -62,6 +62,7 @@ EXAMPLES: Final[dict[type[events.Event], tuple[str, str, events.Event]]] = {
             kv_incarnation=_KV,
             blocks=1200,
             replicas=[events.ReplicaSummary("team-a", "engine-0", "demo-model", "complete", 1200, "", 0.5, 48000)],
+            tenants={"team-a": 1200},
         ),
     ),
     events.Moment: (

@@ -22,8 +22,11 @@ class Upcast(NamedTuple):
     change: Callable[[Data], Data]
 
 
-#: By the old version's full name. Empty until a shipped type changes.
-UPCASTS: dict[str, Upcast] = {}
+#: By the old version's full name.
+UPCASTS: dict[str, Upcast] = {
+    # v2 says how many keys each tenant has: of v1 that is not known.
+    "io.warmlog.index.summarised.v1": Upcast("io.warmlog.index.summarised.v2", dict),
+}
 
 
 class UpcastError(ValueError):

@@ -100,15 +100,26 @@ async def begin(values: flags.Values, laboratory: lab.Lab, kube: labkube.Kube | 
         print(f"kubernetes    {kube.server.url}  ({kube.choice})\nKUBECONFIG    {kube.kubeconfig}", flush=True)
         await kube.install()
         await kube.start_roles()
-    await laboratory.start_server(lookup_port=values["lookup-port"], policies=values["policies"])
+    given = values["policies"]
+    await laboratory.start_server(lookup_port=values["lookup-port"], policies="" if kube is not None else given)
     if kube is not None:
         await kube.roles_ready()
+        if given:
+            await apply(kube, manifests.read(Path(given)))
         await objects(kube, engines=values["engines"])
     if values["engines"]:
         for spec in lab.ENGINES:
             address = await laboratory.start_engine(spec)
             await laboratory.start_subscriber(spec)
             print(f"{spec.name}      {address.http}  {spec.form}, blocks of {spec.block_size}", flush=True)
+
+
+async def apply(kube: labkube.Kube, given: list[manifests.Manifest]) -> None:
+    """Where there is Kubernetes, policies are objects of it: the controller tells of what is there, and of no more."""
+    for one in given:
+        await kube.kubectl.apply(labkube.namespace(one.namespace))
+        metadata = {"name": one.name, "namespace": one.namespace}
+        await kube.kubectl.apply({**one.document, "metadata": metadata})
 
 
 async def objects(kube: labkube.Kube, *, engines: bool) -> None:

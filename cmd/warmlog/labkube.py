@@ -118,7 +118,7 @@ class Kube:
 
     async def install(self) -> list[str]:
         """CRDs, namespaces, webhook configurations; a line per object."""
-        spaces = [_namespace(name) for name in (NAMESPACE, lab.TENANT)]
+        spaces = [namespace(name) for name in (NAMESPACE, lab.TENANT)]
         return await self.kubectl.apply(*spaces, *map(render.definition, render.DEFINITIONS), *self._hooks())
 
     def _hooks(self) -> list[Object]:
@@ -207,7 +207,7 @@ def chosen(given: str) -> Choice:
     return found
 
 
-def _namespace(name: str) -> Object:
+def namespace(name: str) -> Object:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 

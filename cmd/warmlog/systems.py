@@ -14,6 +14,7 @@ from handlers.cachebackend import admit
 from handlers.cachebackend.inject import Options
 from handlers.cachebackend.system import CacheBackends
 from handlers.cachepolicy import admit as policing
+from handlers.cachepolicy.system import CacheTenants
 from handlers.kernelcache import admit as kernelcache
 from handlers.kernelcache import inject as caching
 from handlers.kernelcache import names
@@ -88,7 +89,7 @@ _POOLS: Final = "/validate-worker-gpustack-ai-v1"
 
 
 def systems() -> list[System]:
-    return [CacheBackends(), KernelCaches(), KVCachePools()]
+    return [CacheBackends(), CacheTenants(), KernelCaches(), KVCachePools()]
 
 
 def hooks(

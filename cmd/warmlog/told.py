@@ -95,7 +95,7 @@ def nothing_new(newest: Newest, data: events.Moment | events.IndexSummarised) ->
         case events.Moment() as old, events.Moment():
             return old.kv_incarnation == data.kv_incarnation and data.kv_sequence <= old.kv_sequence
         case events.IndexSummarised() as old, events.IndexSummarised():
-            return old.replicas == data.replicas
+            return old.replicas == data.replicas and old.tenants == data.tenants
         case _:
             return False
 

@@ -65,10 +65,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def snapshot(known: index.Index) -> Snapshot:
     """The document of `/snapshot`."""
     seen = [one for one in known.replicas() if one.tenant != policies.RESERVED and one.state != "gone"]
-    entries: dict[str, int] = {}
-    for key, place in known.domains.items():
-        if key.tenant != policies.RESERVED:
-            entries[key.tenant] = entries.get(key.tenant, 0) + place.visible()
+    entries = entries_of(known)
     members: dict[str, list[replicas.Replica]] = {tenant: [] for tenant in entries}
     for one in seen:
         members.setdefault(one.tenant, []).append(one)
@@ -81,6 +78,15 @@ def snapshot(known: index.Index) -> Snapshot:
         incomplete=len(known.incomplete()),
         policies_known=not known.policies.unlisted,
     )
+
+
+def entries_of(known: index.Index) -> dict[str, int]:
+    """tenant -> distinct keys that count now."""
+    found: dict[str, int] = {}
+    for key, place in known.domains.items():
+        if key.tenant != policies.RESERVED:
+            found[key.tenant] = found.get(key.tenant, 0) + place.visible()
+    return found
 
 
 def _replica(one: replicas.Replica) -> ReplicaView:
@@ -126,8 +132,8 @@ def when(nanoseconds: int) -> str:
 
 
 def summary(known: index.Index, *, shard: str, incarnation: str) -> events.IndexSummarised:
-    """Counts per replica, rounded so that a summary changes when something did: two digits of
-    blocks, and when a replica was heard only once it is no longer."""
+    """Counts per replica and tenant, rounded so that a summary changes when something did: two digits of
+    blocks and keys, and when a replica was heard only once it is no longer."""
     return events.IndexSummarised(
         shard=shard,
         kv_sequence=known.position,
@@ -146,6 +152,7 @@ def summary(known: index.Index, *, shard: str, incarnation: str) -> events.Index
             )
             for one in known.replicas()
         ],
+        tenants={tenant: two_digits(count) for tenant, count in sorted(entries_of(known).items())},
     )
 
 

@@ -14,7 +14,7 @@ import msgspec
 from eventstore import events, store, subjects
 from handlers.outcome import Key
 from handlers.world import kinds, marks, pruning
-from handlers.world.state import Applied, Known, Listed, Replica, Skipped, World
+from handlers.world.state import Applied, Known, Listed, Replica, Skipped, Summary, World
 
 
 def fold(world: World, stored: store.Stored, *, incarnation: str) -> events.Decoded | None:
@@ -198,7 +198,14 @@ def _summarised(world: World, stored: store.Stored, summary: events.IndexSummari
                 sequence=stored.sequence,
                 time_ns=stored.time_ns,
             )
-    return lambda: world.replicas.update(found)
+    tenants = None if summary.tenants is None else Summary(stored.sequence, summary.tenants)
+
+    def change() -> None:
+        world.replicas.update(found)
+        if tenants is not None:
+            world.summaries[summary.shard] = tenants
+
+    return change
 
 
 def _applied(world: World, stored: store.Stored, effect: events.EffectApplied) -> Callable[[], None]:

@@ -29,9 +29,9 @@ import msgspec
 from handlers import canonical
 from handlers.outcome import Key
 from handlers.world import kinds
-from handlers.world.state import Applied, Known, Listed, Replica, Skipped, World
+from handlers.world.state import Applied, Known, Listed, Replica, Skipped, Summary, World
 
-FOLD: Final = 1
+FOLD: Final = 2
 #: Of text: one piece is a slice of the loop, and JSON that escapes it once more must stay far below 256 KiB.
 CHUNK: Final = 60 * 1024
 
@@ -51,6 +51,7 @@ def freeze(world: World) -> World:
         applied=dict(world.applied),
         told={key: dict(names) for key, names in world.told.items()},
         replicas=dict(world.replicas),
+        summaries=dict(world.summaries),
         settings=dict(world.settings),
         skipped=world.skipped.copy(),
     )
@@ -75,6 +76,8 @@ def rows(world: World) -> Iterator[bytes]:
         yield _line("settings", role, world.settings[role])
     for skipped in world.skipped:
         yield _line("skipped", skipped)
+    for shard in sorted(world.summaries):
+        yield _line("summary", shard, world.summaries[shard])
     for told in _ordered(world.told):
         for name in sorted(world.told[told]):
             yield _line("told", told, name, world.told[told][name])
@@ -106,7 +109,7 @@ def digest(world: World) -> str:
 @functools.cache
 def form() -> str:
     """Which rows equal worlds are equal in."""
-    parts = [Applied, Known, Listed, Replica, Skipped, *(one.struct for one in kinds.KINDS.values())]
+    parts = [Applied, Known, Listed, Replica, Skipped, Summary, *(one.struct for one in kinds.KINDS.values())]
     shapes = msgspec.json.schema_components(parts)
     return hashlib.sha256(canonical.encode([sorted(kinds.KINDS), _PLAIN, shapes])).hexdigest()[:16]
 
@@ -215,6 +218,10 @@ def _skipped(world: World, parts: list[Any]) -> None:
     world.skipped.append(msgspec.convert(parts[0], Skipped))
 
 
+def _summary(world: World, parts: list[Any]) -> None:
+    world.summaries[parts[0]] = msgspec.convert(parts[1], Summary)
+
+
 def _told(world: World, parts: list[Any]) -> None:
     world.told.setdefault(parts[0], {})[parts[1]] = parts[2]
 
@@ -231,6 +238,7 @@ _TABLES: Final[dict[str, Callable[[World, list[Any]], None]]] = {
     "replica": _replica,
     "settings": _settings,
     "skipped": _skipped,
+    "summary": _summary,
     "told": _told,
     "world": _plain,
 }

@@ -36,7 +36,7 @@ def usable(value: Any) -> str:
 
 KINDS: Final[dict[str, Kind]] = {
     inferencecache.CACHE_POLICIES: Kind(inferencecache.CachePolicy, 1, usable),
-    inferencecache.CACHE_TENANTS: Kind(inferencecache.CacheTenant, 1, usable),
+    inferencecache.CACHE_TENANTS: Kind(inferencecache.CacheTenant, 2, usable),
     cachebackend.CACHE_BACKENDS: Kind(cachebackend.CacheBackend, 1, hide=secrets.hide),
     core.PODS: Kind(core.Pod, 1),
     core.SERVICES: Kind(core.Service, 1),

@@ -73,14 +73,14 @@ class Reader:
             self.touched.update(key for key, _ in kept)
         return kept
 
-    def first(self, kind: str, namespace: str, keep: Callable[[Key, Known], bool]) -> tuple[Key, Known] | None:
-        """The first by name that `keep` accepts: no other must matter. Raises Unlisted."""
+    def first(self, kind: str, namespace: str | None, keep: Callable[[Key, Known], bool]) -> tuple[Key, Known] | None:
+        """The first by name that `keep` accepts, in a namespace (None: any); no other may matter. Raises Unlisted."""
         found, newest = None, 0
         for key, known in self._all(kind, namespace):
             newest = max(newest, known.sequence)
             if (found is None or key < found[0]) and keep(key, known):
                 found = (key, known)
-        self.reads[f"{kind}/{namespace}/*"] = newest
+        self.reads[f"{kind}/{namespace or ''}/*"] = newest
         if self._live and found is not None:
             self.touched.add(found[0])
         return found
@@ -133,6 +133,12 @@ class Reader:
         found = sorted((r for r in self._world.replicas.values() if r.tenant == tenant), key=lambda r: r.replica)
         self.reads[f"replicas/{tenant}/*"] = max((one.sequence for one in found), default=0)
         return found
+
+    def entries(self, tenant: str) -> int | None:
+        """Distinct keys that a tenant has in the index, over all its parts; None while nobody has counted."""
+        found = self._world.summaries
+        self.reads["index//*"] = max((one.sequence for one in found.values()), default=0)
+        return sum(one.tenants.get(tenant, 0) for one in found.values()) if found else None
 
     def settings(self, role: str) -> dict[str, Any]:
         self.reads[f"settings//{role}"] = 0 if role not in self._world.settings else 1

@@ -81,6 +81,13 @@ class Replica(msgspec.Struct, frozen=True, gc=False):
     time_ns: int = 0  # of the newest edge or summary
 
 
+class Summary(msgspec.Struct, frozen=True, gc=False):
+    """The newest summary of a part of the index: distinct keys by tenant, rounded."""
+
+    sequence: int
+    tenants: dict[str, int]
+
+
 class Skipped(msgspec.Struct, frozen=True, gc=False):
     """An event that could not be folded; it is passed over for ever, and told."""
 
@@ -102,6 +109,7 @@ class World:
     applied: dict[Key, Applied] = field(default_factory=dict)
     told: dict[str, dict[str, int]] = field(default_factory=dict)  # reconciled key -> names of its Events -> sequence
     replicas: dict[tuple[str, str], Replica] = field(default_factory=dict)
+    summaries: dict[str, Summary] = field(default_factory=dict)  # by shard
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
     epoch: int = 0
     leader: str = ""

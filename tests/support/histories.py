@@ -97,14 +97,15 @@ def observed(draw: st.DrawFn) -> Said:
 
 
 summaries = st.builds(
-    lambda tenant, name, blocks, rate: (
+    lambda tenant, name, blocks, rate, told: (
         subjects.index_subject("0"),
         events.IndexSummarised(
             shard="0", kv_sequence=1, kv_incarnation="k", blocks=blocks,
             replicas=[events.ReplicaSummary(tenant, name, "m", "complete", blocks, "", rate)],
+            tenants={tenant: blocks} if told else None,
         ),
     ),
-    spaces, names, st.integers(0, 99), st.floats(0, 1),
+    spaces, names, st.integers(0, 99), st.floats(0, 1), st.booleans(),
 )  # fmt: skip
 
 SAID: st.SearchStrategy[Said] = st.one_of(

@@ -3,13 +3,14 @@
 
 import asyncio
 import copy
+import time
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from crds import cachebackend, core
+from crds import cachebackend, core, inferencecache
 from devkube.errors import StatusError
-from eventstore import events
+from eventstore import events, subjects
 from tests.support.controllerhouse import SPACE, House, matched, path, underway, until
 
 
@@ -185,3 +186,55 @@ async def taken(house: House, name: str, body: dict[str, Any]) -> bool:
     except StatusError:
         return False
     return True
+
+
+async def test_a_tenant_s_status_follows_what_servers_count(house: House) -> None:
+    await house.controller()
+    await house.leader()
+    tenants = path(inferencecache.CACHE_TENANTS)
+    for name, quota in (("a", 100), ("b", 5)):
+        body = {
+            "apiVersion": "inferencecache.io/v1alpha1",
+            "kind": "CacheTenant",
+            "metadata": {"name": name, "namespace": SPACE},
+            "spec": {"tenantID": "team-a", "quota": {"maxIndexEntries": quota}},
+        }
+        await house.api.request("POST", tenants, body)
+    await summarised(house, 120, 1)
+
+    async def right() -> bool:
+        first, second = [await house.get(inferencecache.CACHE_TENANTS, name) or {} for name in "ab"]
+        over = {one["type"]: one["reason"] for one in first.get("status", {}).get("conditions", [])}
+        other = {one["type"]: one["reason"] for one in second.get("status", {}).get("conditions", [])}
+        return (over, other) == (
+            {"Ready": "Observed", "QuotaExceeded": "OverEntryBudget"},
+            {"Ready": "DuplicateTenantID", "QuotaExceeded": "NotEffective"},
+        )
+
+    await until(right, why=house.tails)
+    await summarised(house, 80, 2)
+
+    async def within() -> bool:
+        found = await house.get(inferencecache.CACHE_TENANTS, "a") or {}
+        reasons = [one["reason"] for one in found["status"]["conditions"]]
+        return found["status"]["indexEntries"] == 80 and "WithinBudget" in reasons
+
+    await until(within, why=house.tails)
+    await house.audit()
+
+
+async def summarised(house: House, entries: int, position: int) -> None:
+    """As a server tells."""
+    data = events.IndexSummarised(
+        shard="0", kv_sequence=position, kv_incarnation="k", blocks=0, replicas=[], tenants={"team-a": entries}
+    )
+    event = events.event(
+        data,
+        id=f"index.summarised:{position}",
+        source="warmlog/server",
+        subject=subjects.index_subject("0"),
+        time_ns=time.time_ns(),
+        actor="server/t",
+    )
+    async with house.log() as log:
+        await log.append(event)

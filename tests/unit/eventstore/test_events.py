@@ -245,3 +245,15 @@ def test_the_official_sdk_reads_every_event(data: events.Event, cause: str | Non
 
 def test_examples_cover_every_type() -> None:
     assert {type(data) for data in EXAMPLES.values()} == set(events.TYPES.values())
+
+
+def test_a_summary_of_an_older_version_says_nothing_of_tenants() -> None:
+    data = events.IndexSummarised(shard="0", kv_sequence=1, kv_incarnation="k", blocks=5, replicas=[], tenants={"a": 5})
+    made = events.event(data, id="1", source="s", subject="wl.index.0", time_ns=1, actor="t")
+    assert made.type == "io.warmlog.index.summarised.v2"
+    old = msgspec.json.decode(msgspec.json.encode(made))
+    del old["data"]["tenants"]
+    old["type"] = "io.warmlog.index.summarised.v1"
+    found = events.decode(store.Stored(1, 1, "wl.index.0", msgspec.json.encode(old)))
+    assert isinstance(found, events.Decoded)
+    assert found.data == msgspec.structs.replace(data, tenants=None)

@@ -91,7 +91,7 @@ def test_pieces_are_small_whole_characters_and_the_same_text() -> None:
 
 def test_every_part_of_the_world_is_in_a_keyframe() -> None:
     """A new part needs a table of its own, and FOLD a new number."""
-    tables = {"applied", "listed", "objects", "replicas", "settings", "skipped", "told"}
+    tables = {"applied", "listed", "objects", "replicas", "settings", "skipped", "summaries", "told"}
     parts = {field.name for field in dataclasses.fields(World)}
     assert parts - tables - set(keyframe._PLAIN) == {"incarnation"}
 
