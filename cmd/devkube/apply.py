@@ -12,7 +12,7 @@ from typing import Any
 from devkube.errors import Cause, StatusError, bad_request
 from devkube.fieldsets import NOTHING, Fields, Path, applied, kind_of, nodes, printed, with_parents, without, written
 from devkube.kinds import Object
-from devkube.managedfields import Author, Owner, entries_of, managers_of, put, taken_from, tracked
+from devkube.managedfields import Author, Managed, Owner, entries_of, managers_of, put, taken_from, tracked
 from devkube.schema import SCALAR, Schema, Untypable, element
 from devkube.values import clone, compact
 
@@ -49,8 +49,11 @@ def apply(live: Object | None, config: Object, author: Author, *, force: bool) -
             _refuse(conflicts, _inherited(base, of, author.group_version) if author.manager == "kubectl" else NOTHING)
     except (Untypable, RecursionError) as why:
         raise bad_request(f"failed to create typed patch object: {why}") from None
-    managers = taken_from(managers, changed | (before.keys() - after.keys()))
+    moved = changed | (before.keys() - after.keys())
+    managers = taken_from(managers, moved)
     managers[owner] = author.managed(own)
+    if live and not moved:  # who changes nothing leaves no time, or his last
+        managers[owner] = Managed(own, author.group_version, last.time if last else None)
     merged: Object = clone(new)
     put(merged, managers)
     if author.manager == "kubectl":

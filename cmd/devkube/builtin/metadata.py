@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from devkube.builtin import names
-from devkube.causes import forbidden, invalid, required, too_long, unchanged
+from devkube.causes import forbidden, invalid, quoted, required, too_long, unchanged
 from devkube.errors import Cause
 from devkube.kinds import Object, Resource
 
@@ -53,7 +53,7 @@ def _unchanged(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause
     added = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
     if added and old.get("deletionTimestamp"):
         why = "no new finalizers can be added if the object is being deleted, found new finalizers "
-        yield forbidden("metadata.finalizers", why + ", ".join(added))
+        yield forbidden("metadata.finalizers", why + f"[]string{{{', '.join(map(quoted, added))}}}")
     for key in _FIXED:
         yield from unchanged(f"metadata.{key}", new.get(key), old.get(key))
 

@@ -236,6 +236,9 @@ def _webhooks(new: Object, old: Object | None, subresource: str) -> Iterator[Cau
     for index, hook in enumerate(new.get("webhooks") or ()):
         if hook.get("matchConditions"):
             at = f"webhooks[{index}].matchConditions"
+            yield from repeated(hook["matchConditions"], at)
+            for spot, one in enumerate(hook["matchConditions"]):
+                yield from names.check(f"{at}[{spot}].name", one.get("name") or "a", names.qualified)
             yield from conditions.problems(hook["matchConditions"], at, known)
 
 

@@ -521,3 +521,10 @@ async def test_a_webhook_writes_no_more_than_its_client_could(kube: Client, spac
         hook.answer["/m"] = patched({"op": "add", "path": "/spec/size", "value": 7})
         told = (await kube.merge(f"{path}/a/status", {"status": {"by": "client"}})).ok(200)
     assert (told["spec"], told["status"]) == ({"size": 9}, {"by": "client"})
+
+
+async def test_conditions_have_names_and_no_two_the_same(kube: Client, space: Space, hook: Hook) -> None:
+    for given, told in ((["a", "a"], 'Duplicate value: "a"'), (["a b"], "name part must consist of")):
+        entry = hook.entry("/v", matchConditions=[{"name": name, "expression": "true"} for name in given])
+        refused = await kube.post(VALIDATING, configuration("Validating", space, entry), dryRun="All")
+        refused.refused(422, "Invalid", f"webhooks[0].matchConditions[{len(given) - 1}].name", told)

@@ -262,3 +262,11 @@ async def test_what_an_endpoint_cannot_write_is_nobodys_conflict(kube: Client, s
 
 async def test_an_apply_of_a_version_makes_an_object_all_the_same(kube: Client, space: Space) -> None:
     (await kube.apply(f"{space.configmaps}/a", configmap("a", {"k": "v"}, resourceVersion="1"))).ok(201)
+
+
+async def test_an_apply_that_changes_nothing_has_no_time(kube: Client, space: Space) -> None:
+    path = f"{space.configmaps}/a"
+    (await kube.apply(path, configmap("a", {"k": "v"}), "first")).ok(201)
+    second = (await kube.apply(path, configmap("a", {"k": "v"}), "second")).ok(200)
+    times = {one["manager"]: "time" in one for one in second["metadata"]["managedFields"]}
+    assert times == {"first": True, "second": False}

@@ -143,7 +143,7 @@ def test_equal_values_are_shared() -> None:
     live = applied(None, thing(s="x"), "one")
     assert applied(live, thing(s="x"), "one") == live
     shared = applied(live, thing(s="x"), "two", now=T2)
-    assert [one["manager"] for one in shared["metadata"]["managedFields"]] == ["one", "two"]
+    assert [one["manager"] for one in shared["metadata"]["managedFields"]] == ["two", "one"]
     assert applied(shared, thing(), "one")["spec"] == {"s": "x"}
 
 
