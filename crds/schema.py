@@ -252,3 +252,20 @@ def without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [without_nulls(one) for one in value if one is not None]
     return value
+
+
+_ERROR: Final = re.compile(r"(.*?) - at `\$\.?(.*)`", re.DOTALL)
+
+
+def line(error: Exception) -> str:
+    """`spec.replicas: expected `int`, got `str``: the field first, and nothing of what stands in it."""
+    said = re.sub(
+        r"(Invalid enum value) .*(?= - at `\$)|(?<=Invalid enum value) (?!.* - at `\$).*",
+        r"\1",
+        str(error),
+        flags=re.DOTALL,
+    )
+    found = _ERROR.fullmatch(said)
+    if found is None or not found[2]:
+        return said
+    return f"{found[2]}: {found[1][:1].lower()}{found[1][1:]}"

@@ -235,14 +235,35 @@ class Maker:
         return None
 
     def launched(self, name: str, value: Any) -> Any:
-        """Of a custom resource: what an operator wrote for somebody's launch."""
-        if name in ("env", "extraEnv") and isinstance(value, list):
-            return [self.variable(one) if isinstance(one, dict) else self.plain(one) for one in value]
-        if name in ("args", "suppressArgs", "extraArgs", "command") and isinstance(value, list):
-            return self.launch(value)
-        if name == "crypto":  # reserved, and nobody's to read
-            return self.attributes(value)
-        return None
+        """Of a custom resource: what an operator wrote for somebody's launch, in whatever shape: its schema is judged
+        after us."""
+        if name in ("env", "extraEnv"):
+            if not isinstance(value, list):
+                return self.secret(value)
+            return [self._variable(one) if isinstance(one, dict) else self.secret(one) for one in value]
+        if name in ("args", "suppressArgs", "extraArgs", "command"):
+            if not isinstance(value, list):
+                return self.secret(value)
+            shown = self.launch([one for one in value if isinstance(one, str)])
+            return [shown.pop(0) if isinstance(one, str) else self.secret(one) for one in value]
+        return self.secret(value) if name == "crypto" else None  # reserved, and nobody's to read
+
+    def _variable(self, one: Object) -> Object:
+        shown = {key: value if key in ("name", "value") else self.plain(value) for key, value in one.items()}
+        if not isinstance(shown.get("name", ""), str):
+            shown["name"] = self.secret(shown["name"])
+        value = shown.get("value")
+        return self.variable(shown) if isinstance(value, str | None) else {**shown, "value": self.secret(value)}
+
+    def secret(self, value: Any) -> Any:
+        """Of the same shape, and without what it says: it stands where its schema has something else."""
+        if isinstance(value, dict):
+            return {self.token(key): self.secret(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [self.secret(one) for one in value]
+        if isinstance(value, str):
+            return self.token(value)
+        return value if value is None or isinstance(value, bool) else 0
 
     def variable(self, one: Object) -> Object:
         if self.clean and not one.get("value"):

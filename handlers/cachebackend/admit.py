@@ -179,7 +179,7 @@ class Validation:
         try:
             new = schema.read(question.view, CacheBackend)
         except msgspec.ValidationError as error:
-            return _refused([Violation("Invalid", "spec", str(error))])
+            return _refused([Violation("Invalid", "spec", schema.line(error))])
         found = validate.violations(new)
         if question.operation == "UPDATE" and question.old is not None:
             if (question.view or {}).get("metadata", {}).get("deletionTimestamp"):

@@ -66,7 +66,7 @@ class _Validation(Generic[T]):
         try:
             new = schema.read(question.view, self.struct)
         except msgspec.ValidationError as error:
-            return refused([Violation("Invalid", "spec", str(error))])
+            return refused([Violation("Invalid", "spec", schema.line(error))])
         old = self._old(question)
         before = type(self).own(old) if old is not None else []
         found = [one for one in type(self).own(new) if one not in before]

@@ -78,14 +78,29 @@ def see(document: Object) -> View:
         if not isinstance(part, dict):
             return part
         found = {key: walk(value) for key, value in part.items()}
-        if isinstance(part.get("extraArgs"), list):
-            found["extraArgs"] = [_word(one, token) if isinstance(one, str) else one for one in part["extraArgs"]]
-        if isinstance(part.get("extraEnv"), list):
-            found["extraEnv"] = [_variable(one, token) for one in found["extraEnv"]]
+        for field, shown in (("extraArgs", _argument), ("extraEnv", _variable)):
+            if field in part:
+                given = part[field]
+                found[field] = [shown(one, token) for one in given] if isinstance(given, list) else secret(given, token)
         return found
 
     made.object = {key: walk(value) if key == "spec" else value for key, value in made.object.items()}
     return made
+
+
+def secret(value: Any, token: Hide) -> Any:
+    """Of the same shape, and without what it says: it stands where its schema has something else."""
+    if isinstance(value, dict):
+        return {token(key): secret(one, token) for key, one in value.items()}
+    if isinstance(value, list):
+        return [secret(one, token) for one in value]
+    if isinstance(value, str):
+        return token(value)
+    return value if value is None or isinstance(value, bool) else 0
+
+
+def _argument(word: Any, token: Hide) -> Any:
+    return _word(word, token) if isinstance(word, str) else secret(word, token)
 
 
 def _word(word: str, token: Hide) -> str:
@@ -104,6 +119,6 @@ def _piece(piece: str, token: Hide) -> str:
 
 
 def _variable(one: Any, token: Hide) -> Any:
-    if not isinstance(one, dict) or not isinstance(one.get("value"), str):
-        return one
-    return {**one, "value": token(one["value"])}
+    if not isinstance(one, dict):
+        return secret(one, token)
+    return {**one, "value": secret(one["value"], token)} if "value" in one else one

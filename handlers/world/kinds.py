@@ -5,13 +5,12 @@
 Rules: design.md section 2, "Shapes".
 """
 
-import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from crds import cachebackend, core, inferencecache, kernelcache, kvcache
+from crds import cachebackend, core, inferencecache, kernelcache, kvcache, schema
 from handlers import tokens
 from handlers.cachebackend import secrets
 from handlers.kernelcache import config
@@ -57,7 +56,6 @@ KINDS: Final[dict[str, Kind]] = {
 
 #: Alone in what is told of an object that does not decode: why, and state.Rest. No Struct decodes from it.
 UNREADABLE: Final = "unreadable"
-_ERROR: Final = re.compile(r"(.*?) - at `\$\.?(.*)`", re.DOTALL)
 
 
 class _Unreadable(Rest, frozen=True):
@@ -71,7 +69,7 @@ def decode(kind: str, document: dict[str, Any]) -> tuple[msgspec.Struct | None, 
     try:
         return msgspec.convert(document, KINDS[kind].struct), ""
     except (msgspec.ValidationError, RecursionError) as error:
-        return None, line(error)
+        return None, schema.line(error)
 
 
 def rest(document: dict[str, Any]) -> Rest | None:
@@ -91,20 +89,6 @@ def _unreadable(document: dict[str, Any]) -> _Unreadable | None:
         return msgspec.convert(document[UNREADABLE], _Unreadable)
     except msgspec.ValidationError:
         return None
-
-
-def line(error: Exception) -> str:
-    """`spec.replicas: expected `int`, got `str``: the field first, and nothing of what stands in it."""
-    said = re.sub(
-        r"(Invalid enum value) .*(?= - at `\$)|(?<=Invalid enum value) (?!.* - at `\$).*",
-        r"\1",
-        str(error),
-        flags=re.DOTALL,
-    )
-    found = _ERROR.fullmatch(said)
-    if found is None or not found[2]:
-        return said
-    return f"{found[2]}: {found[1][:1].lower()}{found[1][1:]}"
 
 
 def hidden(kind: str, document: dict[str, Any], hider: tokens.Hider) -> dict[str, Any]:

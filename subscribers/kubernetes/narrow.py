@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from crds import cachebackend, core, inferencecache, kernelcache, kvcache
+from crds import cachebackend, core, inferencecache, kernelcache, kvcache, schema
 from handlers.cachebackend import names
 from handlers.kernelcache import telling
 from handlers.outcome import Object
@@ -93,7 +93,7 @@ def _narrow(kind: str, raw: bytes | msgspec.Raw, values: dict[str, str] | None) 
     try:
         value: msgspec.Struct = decoder.decode(raw)
     except msgspec.ValidationError as error:
-        return _blank(kind, bytes(raw), kinds.line(error))
+        return _blank(kind, bytes(raw), schema.line(error))
     document = _safe(kind, msgspec.to_builtins(value))
     if "." in kind and depth.is_deep(document):  # core kinds hold nothing free
         return _blank(kind, bytes(raw), _DEEP)

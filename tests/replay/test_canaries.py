@@ -69,6 +69,7 @@ async def everything(house: House) -> dict[str, bytes]:
     planted: list[tuple[str, Object]] = [
         (plural, canaries.strange(one, turn)) for plural, one in definitions.items() for turn in TURNS
     ]
+    planted += [(plural, canaries.broken(one, turn)) for plural, one in definitions.items() for turn in TURNS]
     planted += [(CACHE_BACKENDS, canaries.backend(name, storage)) for name, storage in canaries.STORAGES.items()]
     planted += [
         (
@@ -105,8 +106,9 @@ async def everything(house: House) -> dict[str, bytes]:
     for key, live in house.cluster.objects.items():
         if key.kind == "events":
             places[str(key)] = msgspec.json.encode(live)
-        elif key.kind == CACHE_BACKENDS and live["metadata"]["name"] in canaries.STORAGES:
-            places[f"status of {key}"] = msgspec.json.encode(live.get("status"))
+        elif key.kind == CACHE_BACKENDS and not live["metadata"]["name"].startswith("strange"):
+            written = [one for one in live.get("status", {}).get("conditions", []) if isinstance(one, dict)]
+            places[f"conditions of {key}"] = msgspec.json.encode(written)
     registry = metrics.Registry()
     reviewmeters.register(registry, house.webhooks[0].desk, house.webhooks[0].recorder)
     places["metrics"] = registry.render()

@@ -117,6 +117,36 @@ def _text(schema: Object, name: str, turn: int) -> str:
     return forms[turn % len(forms)]
 
 
+def broken(definition: Object, turn: int) -> Object:
+    """One that was stored before a rule existed: texts where the schema has none, choices that are none."""
+    made = strange(definition, turn)
+    made["metadata"] = metadata(f"broken-{turn}", made["metadata"]["namespace"])
+    text = USERS[turn % len(USERS)]
+    spec = made.get("spec")
+    if turn == 0 or not spec:
+        made["spec"] = text
+    elif turn == 1:
+        made["spec"] = dict.fromkeys(spec, text)
+    elif turn == 2:
+        made["spec"] = _misshapen(spec)
+    elif turn == 3:
+        made["status"] = dict.fromkeys(made.get("status", {"conditions": 1}), text)
+    else:
+        made["metadata"]["labels"] = {"a": [text]}
+    return made
+
+
+def _misshapen(part: Any, name: str = "") -> Any:
+    """As people write them who forget that a launch is a list."""
+    if name in LAUNCH:
+        return f"run --key {CANARY}"
+    if name in ("env", "extraEnv"):
+        return {f"{CANARY}": CANARY, "b": [CANARY, 3, {"value": CANARY}]}
+    if isinstance(part, dict):
+        return {key: _misshapen(value, key) for key, value in part.items()}
+    return [_misshapen(one) for one in part] if isinstance(part, list) else part
+
+
 # What is admitted and reconciled --------------------------------------------------------------------------------------
 
 

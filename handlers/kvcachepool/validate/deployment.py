@@ -55,7 +55,7 @@ def see(document: Object) -> View:
     try:
         known = msgspec.to_builtins(schema.read(document, ModelDeployment).spec)
     except msgspec.ValidationError as error:
-        return View({**shown, "problem": str(error)})
+        return View({**shown, "problem": schema.line(error)})
     for one in known.get("roles") or ():
         given = {"env": one.get("env") or [], "args": one.get("extraArgs") or [], "command": one.get("command") or []}
         made = view({"spec": {"containers": [given]}}, Allow())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from devkube.patches import json_patch
 from handlers.admission import patches
-from handlers.admission.view import Allow, view
+from handlers.admission.view import Allow, resource, view
 from handlers.cachebackend import inject
 from handlers.cachebackend.admit import ALLOW
 from tests.unit.cachebackend.test_inject import BACKENDS, OPTIONS, PODS
@@ -135,3 +135,31 @@ def test_a_variable_whose_name_is_no_name_hides_its_value() -> None:
             {"spec": {"containers": [{"env": [{"name": name, "value": "hunter2"}]}]}}, Allow(env=frozenset("A"))
         )
         assert made.object["spec"]["containers"][0]["env"] == [{"name": name, "value": "⟦1⟧"}]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"args": "run --key s3cr3t"},
+        {"command": ["run", {"s3cr3t": "s3cr3t"}, "--key=s3cr3t"]},
+        {"env": {"TOKEN": "s3cr3t", "s3cr3t": ["s3cr3t", {"a": "s3cr3t"}]}},
+        {
+            "extraEnv": [
+                "TOKEN=s3cr3t",
+                {"name": ["s3cr3t"], "value": {"a": "s3cr3t"}},
+                {"name": "A", "value": "s3cr3t"},
+            ]
+        },
+        {"crypto": {"key": "s3cr3t"}},
+        {"image": "s3cr3t@registry/x"},
+        {"anything": "user:s3cr3t@host"},
+    ],
+)
+def test_of_a_custom_resource_a_launch_is_hidden_in_whatever_shape(field: dict[str, Any]) -> None:
+    """Mutating webhooks see objects before their schema is judged."""
+    document = {"metadata": {"name": "a", "annotations": {"x": "s3cr3t"}}, "spec": {"deep": [field]}}
+    seen = resource(document, Allow())
+    assert "s3cr3t" not in str(seen.object)
+    assert [type(one) for one in seen.object["spec"]["deep"][0].values()] == [type(one) for one in field.values()]
+    if "env" not in field and "command" not in field and "extraEnv" not in field:
+        assert seen.fill(seen.object) == document

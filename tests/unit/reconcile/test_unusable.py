@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import yaml
 
-from crds import core
+from crds import core, schema
 from crds.cachebackend import CACHE_BACKENDS
 from eventstore import events, subjects
 from handlers import canonical, reconcile, unusable
@@ -204,7 +204,7 @@ def test_a_keyframe_keeps_it(teller: Teller) -> None:
     ],
 )
 def test_a_line_names_the_field_and_no_value(raised: str, line: str) -> None:
-    assert kinds.line(msgspec.ValidationError(raised)) == line
+    assert schema.line(msgspec.ValidationError(raised)) == line
 
 
 def test_a_system_that_writes_no_status_has_none_to_say_so_in() -> None:
