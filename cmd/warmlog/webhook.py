@@ -29,7 +29,7 @@ import uvloop
 from crds.cachebackend import CACHE_BACKENDS
 from eventstore import envelope, events, store, streams, subjects
 from eventstore.jetstream import store as jetstream
-from handlers import canonical
+from handlers import canonical, tokens
 from handlers.cachebackend import admit
 from handlers.cachebackend.inject import Options, takes_native_sidecars
 from handlers.effects.cluster import ClusterError
@@ -63,6 +63,10 @@ FLAGS: Final = (
     flags.Flag("instance", "this webhook's name in the log; host name and process when empty"),
     *logs.FLAGS,
 )
+#: Settings that stand in patches, and so in the log: what is before their @ does not.
+ADDRESSES: Final = (
+    "kvevent-subscriber-image", "policy-server-grpc-address", "kernel-cache-linker-image", "kv-cache-backend-image",
+)  # fmt: skip
 SYSTEM_NAMESPACES: Final = frozenset(("kube-system", "kube-public", "kube-node-lease"))
 LOOK: Final = 2.0
 #: How often the API server is asked which version it is.
@@ -85,9 +89,13 @@ class Webhook:
         self.log: jetstream.JetStreamStore | None = None  # until NATS was reached
         self.follower: Follower | None = None
         self.recorder = recording.Recorder(self.append)
-        self.told = values.told(FLAGS)
+        self._own = tokens.Hider("webhook")  # of settings, in every replica the same
+        shown = flags.Values(
+            {**values, **{name: tokens.hidden(values[name], self._own.once, address=True) for name in ADDRESSES}}
+        )
+        self.told = shown.told(FLAGS)
         self.desk = admission.Desk(
-            systems.admitters(*systems.options(values)),
+            systems.admitters(*systems.options(shown)),
             world=self.world,
             live=self.reads.objects,
             values=self.real,
@@ -179,7 +187,10 @@ class Webhook:
             await asyncio.sleep(pause)
 
     async def real(self, namespace: str, wanted: frozenset[str]) -> Mapping[str, str]:
-        return await self.reads.values(CACHE_BACKENDS, namespace, wanted)
+        """What tokens stand for: of settings, or of CacheBackends in that namespace."""
+        own = {token: self._own.values[token] for token in wanted & self._own.values.keys()}
+        rest = wanted - own.keys()
+        return {**own, **(await self.reads.values(CACHE_BACKENDS, namespace, rest) if rest else {})}
 
     # The certificate ----------------------------------------------------------------------------------------------
 
