@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from devkube.errors import method_not_allowed, no_such_path
+from devkube.errors import method_not_allowed, no_such_path, not_found
 from devkube.kinds import Catalog, Resource
 from devkube.parameters import flag
 from devkube.requests import Request
@@ -89,6 +89,8 @@ def find(catalog: Catalog, route: Route) -> Resource:
     inside = bool(route.namespace) and route.plural != "namespaces"
     across = resource.namespaced and not route.namespace
     sub = resource.subresources.get(route.subresource)
+    if resource.custom and route.subresource and sub is None:
+        raise not_found(resource.about(route.name))
     if (inside and not resource.namespaced) or (across and route.named) or (route.subresource and sub is None):
         raise no_such_path()
     verbs = sub.verbs if sub else resource.verbs

@@ -451,3 +451,11 @@ async def test_a_default_may_be_empty(kube: Client, space: Space) -> None:
     path = await define(kube, space, {"names": names})
     made = (await kube.post(path, custom(space.group, "a", {}))).ok(201)
     assert made["spec"] == {"names": []}
+
+
+async def test_a_subresource_that_the_definition_has_not(kube: Client, space: Space) -> None:
+    """Upstream says that the object is not there, whether it is or not; kubectl scale shows it."""
+    path = await define(kube, space, {})
+    await kube.create(path, custom(space.group, "a", {}))
+    for name in ("scale", "status", "nonsense"):
+        (await kube.get(f"{path}/a/{name}")).refused(404, "NotFound", f'widgets.{space.group} "a" not found')
