@@ -19,6 +19,7 @@ import msgspec
 from crds import inferencecache
 from eventstore import events, subjects
 from handlers import goduration
+from handlers.world import kinds
 
 #: The tenant of the self test: invisible in answers, snapshots and limits.
 RESERVED: Final = "inferencecache.io/probe"
@@ -98,14 +99,15 @@ def fold(known: Policies, subject: str, data: events.Event) -> Policies:
 def _seen(known: Policies, subject: str, kind: str, name: Name, document: dict[str, Any]) -> Policies:
     policies, tenants, skipped = known.policies, known.tenants, dict(known.skipped)
     skipped.pop(subject, None)
-    try:
-        if kind == inferencecache.CACHE_POLICIES:
-            policies = {**policies, name: msgspec.convert(document, inferencecache.CachePolicy)}
-            skipped |= _doubts(subject, policies[name].spec)
-        else:
-            tenants = {**tenants, name: msgspec.convert(document, inferencecache.CacheTenant)}
-    except msgspec.ValidationError as error:
-        skipped[subject] = f"{kind} {'/'.join(name)} is not used: {error}"
+    value, problem = kinds.decode(kind, document)
+    match value:
+        case inferencecache.CachePolicy():
+            policies = {**policies, name: value}
+            skipped |= _doubts(subject, value.spec)
+        case inferencecache.CacheTenant():
+            tenants = {**tenants, name: value}
+        case _:
+            skipped[subject] = f"{kind} {'/'.join(name)} is not used: {problem}"
     return msgspec.structs.replace(known, policies=policies, tenants=tenants, skipped=skipped)
 
 

@@ -175,6 +175,15 @@ def test_an_object_that_does_not_decode_leaves_its_last_good_version(kind: str, 
     assert gone(known, kind, "team-a", "one").skipped == {}
 
 
+def test_one_that_was_told_to_be_unreadable_says_which_field() -> None:
+    known = listed(seen(policies.UNKNOWN, POLICIES, "team-a", "one", {"minimumMatchedTokens": 7}))
+    subject = next(iter(seen(known, POLICIES, "team-a", "one", None).skipped))
+    told = {"unreadable": {"problem": "spec.eviction: invalid enum value", "generation": 2}}
+    known = policies.fold(known, subject, events.ObjectSeen(uid="u", resource_version="2", shape=1, object=told))
+    assert known.of("team-a").minimum_matched_tokens == 7
+    assert known.skipped[subject].endswith("is not used: spec.eviction: invalid enum value")
+
+
 OTHERS = {
     "another kind": ("wl.object.pods.team-a.p", events.ObjectGone(uid="u")),
     "no subject of ours": ("wlkv.1.t.r", events.ObjectGone(uid="u")),
