@@ -149,7 +149,8 @@ def test_an_old_form_of_something_else_is_not_taken_for_none(tmp_path: Path) -> 
 def test_what_the_state_cannot_tell_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pod, state = written(tmp_path / "pod.yaml", POD), written(tmp_path / "state.yaml", {**BACKEND, "spec": 5})
     assert inject.run(resolved(inject, file=pod, state=state), argparse.Namespace()) == 0
-    assert "state.yaml: CacheBackend kv counts for nothing: spec: expected `object`, got `int`" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "state.yaml: CacheBackend kv counts for nothing: spec: expected `object`, got `int`" in said
 
 
 def test_bytes_that_are_no_text_and_files_that_are_not_there(tmp_path: Path) -> None:
