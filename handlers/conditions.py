@@ -1,6 +1,7 @@
 """Conditions of a status: what changes, and when it changed.
 
-`lastTransitionTime` is the moment at which `status` changed last, `observedGeneration` that of the object judged.
+`lastTransitionTime` is the moment at which `status` changed last, `observedGeneration` that of the object judged. A
+message may quote what somebody else wrote: it stands as the log will tell it, so that what was written is what is seen.
 
 Rules: metav1.Condition; k8s.io/apimachinery meta.SetStatusCondition.
 """
@@ -8,7 +9,7 @@ Rules: metav1.Condition; k8s.io/apimachinery meta.SetStatusCondition.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from handlers import moments
+from handlers import moments, tokens
 from handlers.outcome import Object
 
 
@@ -34,7 +35,7 @@ def merged(prior: list[Object], wanted: Mapping[str, Shown], *, now: int, genera
                 "observedGeneration": generation,
                 "lastTransitionTime": kept or moments.text(now),
                 "reason": one.reason,
-                "message": one.message,
+                "message": tokens.settled(one.message),
             }
         )
     return found

@@ -41,6 +41,8 @@ _WORD: Final = re.compile(r"[^\s\"']+")
 _IS_DIGEST: Final = re.compile(_DIGEST).match
 _IN_BYTES: Final = re.compile(_DIGEST.encode()).match
 _BLANKS: Final = bytes.maketrans(b" \t\r\n'", b'"' * 5)
+#: What Go's JSON escapes beyond JSON's own.
+_GO: Final = str.maketrans({"<": r"\u003c", ">": r"\u003e", "&": r"\u0026", "\u2028": r"\u2028", "\u2029": r"\u2029"})
 Replace = Callable[[str], str]
 
 
@@ -64,6 +66,14 @@ def hidden(text: str, replace: Replace, *, address: bool = False) -> str:
         return pattern.sub(lambda one: replace(one[0]), found[: at + 1]) + found[at + 1 :]
 
     return _WORD.sub(shown, text)
+
+
+def settled(text: str) -> str:
+    """A text of ours as the log will tell it once it was written somewhere: hidden again it is the same. What was cut,
+    or hidden before, may look like user information only then."""
+    while (shown := hidden(text, lambda one: one if STORED.fullmatch(one) else token("", one))) != text:
+        text = shown  # each time less of it is outside of tokens
+    return text
 
 
 def may_hide(encoded: bytes) -> bool:
@@ -144,6 +154,21 @@ def filled(part: Any, values: Mapping[str, str]) -> Any:
 def masked(text: str, values: Mapping[str, str]) -> str:
     """A text that may quote values, with their tokens in place of them; the longest first. Values under four characters
     are no secrets, and are in every text."""
-    for made, value in sorted(values.items(), key=lambda pair: -len(pair[1])):
-        text = text.replace(value, made) if len(value) > 3 else text
-    return text
+    known = {spelt: made for made, value in values.items() if len(value) > 3 for spelt in _spelt(value)}
+    if not known:
+        return text
+    longest_first = sorted(known, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, longest_first)), lambda one: known[one[0]], text)
+
+
+def _spelt(value: str) -> set[str]:
+    """As it is, as it stands between quotes, and as it does in what was quoted twice: a webhook's answer in an API
+    server's."""
+    once = _quoted(value)
+    return {value, *once, *(twice for one in once for twice in _quoted(one))}
+
+
+def _quoted(text: str) -> set[str]:
+    """By JSON, and by Go's, which spells three more characters as numbers."""
+    plain = msgspec.json.encode(text).decode()[1:-1]
+    return {plain, plain.translate(_GO)}

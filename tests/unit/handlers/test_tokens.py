@@ -1,5 +1,7 @@
 """What is user information and what is not, and values on their way out of the log and back."""
 
+import json
+
 import msgspec
 import pytest
 
@@ -78,3 +80,46 @@ def test_a_token_of_ours_stays_what_it_is() -> None:
     hider = tokens.Hider("u")
     once = hider.texts({"endpoint": "user:pw@host"})
     assert hider.texts(once) == once
+
+
+#: Stays, and what is hidden in it only once something else was, or once it was cut.
+UNSETTLED = (
+    "see http://h,a?b:c@d",
+    "://,?:;@;1;",
+    f"FAIL: registry:5000/x@{DIGEST[:20]}",
+    "image:⟦0123456789abcdef⟧@registry/x",
+)
+
+
+@pytest.mark.parametrize("text", [*HIDDEN, *UNSETTLED])
+def test_what_we_write_is_told_as_it_was_written(text: str) -> None:
+    once = tokens.settled(text)
+    assert tokens.Hider("u").texts({"message": once}) == {"message": once}
+    assert "pw@" not in once
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_what_hides_nothing_is_written_as_it_is(text: str) -> None:
+    assert tokens.settled(text) == text
+
+
+@pytest.mark.parametrize(
+    "secret", ['pa"ss-word', r"pa\ss-word", "pass\nword", "pass<word>&", "pass\u2028word", "pässword"]
+)
+def test_a_value_that_is_quoted_in_an_answer_is_masked_too(secret: str) -> None:
+    """API servers quote with Go's JSON, what they say of a webhook's answer twice."""
+    made = tokens.token("u", secret)
+    once = json.dumps(secret, ensure_ascii=False)
+    for said in (secret, once, once.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026")):
+        for text in (
+            f"Invalid value: {said}: no",
+            f"denied: {json.dumps(f'Invalid value: {said}', ensure_ascii=False)}",
+        ):
+            shown = tokens.masked(text, {made: secret})
+            assert made in shown
+            assert "ss" not in shown
+
+
+def test_a_value_that_looks_like_part_of_a_token_leaves_tokens_whole() -> None:
+    values = {"⟦0123456789abcdef⟧": "secret", "⟦fedcba9876543210⟧": "4567"}
+    assert tokens.masked("secret 4567", values) == "⟦0123456789abcdef⟧ ⟦fedcba9876543210⟧"

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from crds import cachebackend, core
+from handlers import conditions
 from handlers.cachebackend import names
 from handlers.tokens import token
 from handlers.world import kinds
@@ -223,3 +224,15 @@ def test_only_what_lies_too_deep_is_cut() -> None:
     assert depth.of(msgspec.json.decode(shallow)) == 3
     deep = b"[" * 300 + b"1" + b"]" * 300
     assert depth.of(msgspec.json.decode(depth.cut(b'{"x":' + deep + b',"y":' + deep + b',"z":1}'))) == depth.DEEPEST
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    ["http://h,a?b:c@d", f"registry:5000/x@sha256:{'a' * 20}", "image:⟦0123456789abcdef⟧@registry/x", "u:pw@h"],
+)
+def test_a_condition_that_we_write_comes_back_as_it_was_written(quoted: str) -> None:
+    """It may quote what a container said. If it came back otherwise it would be written for ever."""
+    shown = {"Ready": conditions.Shown("False", "KernelLoadFailed", f"Pod e0: FAIL: {quoted}")}
+    written = conditions.merged([], shown, now=1_700_000_000, generation=1)
+    document = {"metadata": metadata(generation=1), "spec": {"runtime": "VLLM"}, "status": {"conditions": written}}
+    assert told(cachebackend.CACHE_BACKENDS, document).object["status"]["conditions"] == written
