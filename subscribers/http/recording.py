@@ -23,8 +23,9 @@ from eventstore import envelope, events, store
 from handlers.admission import review
 from handlers.admission.decision import Decision, Question
 from handlers.outcome import Key
+from handlers.world import kinds
 from handlers.world.reader import Reader
-from handlers.world.state import Known
+from handlers.world.state import Known, Rest
 
 log = structlog.get_logger()
 
@@ -200,10 +201,12 @@ def _read(live: Mapping[Key, Known], whole: frozenset[tuple[str, str]], touched:
 
 
 def _told(known: Known) -> dict[str, Any]:
+    """Of an object that does not decode, why: who reads it may say so."""
+    seen = msgspec.to_builtins(known.value) if known.value is not None else kinds.unreadable(known.problem, Rest())
     return {
         "uid": known.uid,
         "resource_version": known.resource_version,
-        "object": msgspec.to_builtins(known.value),
+        "object": seen,
     }
 
 

@@ -10,18 +10,21 @@ from typing import Any
 import msgspec
 import pytest
 
+from crds import kvcache
 from crds.cachebackend import CACHE_BACKENDS
 from crds.inferencecache import CACHE_POLICIES
 from eventstore import envelope, events, store, subjects
 from handlers.admission import again, review
+from handlers.admission.decision import Question
 from handlers.cachebackend.inject import Options
 from handlers.effects.cluster import ClusterError
 from handlers.outcome import Key
 from handlers.world import kinds
+from handlers.world.reader import Reader
 from handlers.world.state import Known
 from subscribers.http import admission, recording
 from subscribers.kubernetes import narrow
-from tests.support import reviews
+from tests.support import kvpools, reviews
 from tests.support.worlds import SECOND, Teller
 from warmlog import systems
 
@@ -249,6 +252,27 @@ async def test_of_a_few_read_live_the_log_gets_all(house: House) -> None:
     house.now += 3 * SECOND + 1
     await house.ask()
     assert f"{CACHE_BACKENDS}/ml/other" in house.decided[0].live, "explain tells why it did not match"
+
+
+async def test_a_refusal_over_what_cannot_be_read_live_is_decided_the_same_again(house: House) -> None:
+    """Its reason says which field; the log must know it as well."""
+    (pools,) = [one for one in systems.hooks(Options()) if one.admitter.name.startswith("mutate.gpustack")]
+    bad = kvpools.changed(kvpools.binding(), spec__domain="x")
+    one = narrow.narrow(kvcache.BINDINGS, msgspec.json.encode(bad))
+    live = {Key(kvcache.BINDINGS, "team", one.name): Known(one.uid, "7", 1, 0, 0, one.value, one.problem, one.rest)}
+    whole = frozenset(((kvcache.BINDINGS, "team"), (kvcache.POOLS, ""), (kvcache.BACKENDS, "")))
+    shown = pools.admitter.see(kvpools.pod()).object
+    question = Question(uid="u", operation="CREATE", kind="pods", namespace="team", view=shown)
+    reader = Reader(house.tell.world, live=live, whole=whole)
+    decision = pools.admitter.decide(question, reader)
+    assert (decision.check, "spec.domain: expected" in decision.reason) == ("unreadable", True)
+    asked = recording.asked(question, shown, shown["metadata"])
+    decided = recording.decided(
+        pools.admitter.name, asked, decision, reader, live, whole, b"", owned="", logic="1", settings="s"
+    )
+    read_back = msgspec.json.decode(msgspec.json.encode(decided), type=events.AdmissionDecided)
+    found = again.decide(pools.admitter, read_back, house.tell.world)
+    assert again.differences(read_back, found) == []
 
 
 async def test_a_kind_that_was_never_listed_is_read(house: House) -> None:
