@@ -24,7 +24,7 @@ import msgspec
 Endpoint = Literal["snapshot", "probe", "policy", "intake"]
 Result = Literal["ok", "unauth", "forbidden", "error"]
 
-_BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
+_BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE | re.ASCII)
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):

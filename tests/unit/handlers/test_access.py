@@ -23,6 +23,7 @@ TOKENS = {
     "a tab": ("Bearer\ttok", ""),
     "a line break": ("Bearer tok\nx", ""),
     "another script": ("Bearer tök", ""),
+    "a long s": ("Bearer toſ", ""),  # upper case of it is an S
     "filling alone": ("Bearer ==", ""),
 }
 
