@@ -68,14 +68,6 @@ def hidden(text: str, replace: Replace, *, address: bool = False) -> str:
     return _WORD.sub(shown, text)
 
 
-def settled(text: str) -> str:
-    """A text of ours as the log will tell it once it was written somewhere: hidden again it is the same. What was cut,
-    or hidden before, may look like user information only then."""
-    while (shown := hidden(text, lambda one: one if STORED.fullmatch(one) else token("", one))) != text:
-        text = shown  # each time less of it is outside of tokens
-    return text
-
-
 def may_hide(encoded: bytes) -> bool:
     """Whether anything in an object's JSON may be user information. Escapes add none of the characters that end it."""
     if b"@" not in encoded:
@@ -132,6 +124,15 @@ class Hider:
         if isinstance(part, dict):
             return {key: self._texts(value, key) for key, value in part.items()}
         return [self._texts(one, field) for one in part] if isinstance(part, list) else part
+
+
+def settled(part: Any) -> Any:
+    """What we write, a text or a part of an object, as the log will tell it later: hidden again it is the same. What is
+    put beside something hidden, or cut, may look like user information only then."""
+    hider = Hider("")
+    while (shown := hider.texts(part)) != part:
+        part = shown  # each time less of it is outside of tokens
+    return part
 
 
 def found(part: Any) -> set[str]:

@@ -12,7 +12,7 @@ import msgspec
 
 from crds import cachebackend, core, schema
 from crds.cachebackend import CACHE_BACKENDS, CacheBackend
-from handlers import conditions, goduration, moments
+from handlers import conditions, goduration, moments, tokens
 from handlers.cachebackend import advisory, engines, modes, narrate, providers, readiness, rolling, workload
 from handlers.conditions import Shown
 from handlers.outcome import NOTHING, Intent, Key, Object, Outcome, Status, Told
@@ -98,7 +98,7 @@ def _status(
         "observedServerInstance": before.get("observedServerInstance", "") if mode == "Managed" else "",
         "conditions": conditions.merged(prior, shown, now=now, generation=backend.metadata.generation),
     }
-    status = {name: value for name, value in status.items() if value not in (None, "", [])}
+    status = tokens.settled({name: value for name, value in status.items() if value not in (None, "", [])})
     lines = narrate.changes(before, status, assessed)
     again = 0 if assessed.again is None else assessed.again * SECOND
     since = world.status_position(key)

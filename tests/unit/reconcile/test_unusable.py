@@ -209,3 +209,14 @@ def test_a_line_names_the_field_and_no_value(raised: str, line: str) -> None:
 
 def test_a_system_that_writes_no_status_has_none_to_say_so_in() -> None:
     assert unusable.statuses(object()) == {}
+
+
+@pytest.mark.parametrize("label", ["u:p@h", "redis://u:p@h:1", "x://h,a?b:c@d"])
+def test_a_status_that_quotes_a_label_is_written_once(teller: Teller, label: str) -> None:
+    """Whoever may create a backend chose the label; written for ever it would fill the log."""
+    spec = {**GOOD, "engineSelector": {"matchLabels": {"a": label}}}
+    seen(teller, spec)
+    status = status_of(wanted(teller))
+    assert "matches no Pod" in status["engineSelectorMessage"]
+    seen(teller, spec, status)
+    assert wanted(teller).intents == ()
