@@ -65,6 +65,8 @@ class CacheTenants:
             self._named.pop(key, None)
         else:
             self._named[key] = after
+        if before is None and known is not None and after is None:
+            return [key]  # it never said anything that counts: the world would keep it
         if before is None:
             return [key, *(_of(world, {after}) if after is not None else self.keys(world))]
         return [key, *_of(world, {before, after})]
@@ -115,7 +117,9 @@ def _owner(world: Reader, tenant: str) -> tuple[str, str] | None:
 
 def _states(status: Object) -> list[tuple[str, str, str]]:
     """Conditions without what only counts."""
-    return [(one["type"], one["status"], one.get("reason", "")) for one in status.get("conditions") or ()]
+    return [
+        (one.get("type", ""), one.get("status", ""), one.get("reason", "")) for one in status.get("conditions") or ()
+    ]
 
 
 def _of(world: World, tenants: Container[str | None]) -> list[Key]:

@@ -164,3 +164,21 @@ def test_a_keyframe_keeps_what_was_counted(house: House) -> None:
     checker = keyframe.Checker()
     for piece in lines:
         checker.take(piece)
+
+
+def test_one_that_never_could_be_read_concerns_nobody_else(house: House) -> None:
+    """Each change of it would have every one of thousands looked at."""
+    for name in ("a", "b"):
+        house.named(house.tenant(name))
+    bad = {"metadata": {"name": "bad", "namespace": "ml", "uid": "u"}, "spec": {"tenantID": 3}}
+    assert house.named(house.tell.seen(CACHE_TENANTS, bad)) == ["ml/bad"]
+
+
+def test_a_status_that_somebody_else_wrote_by_halves_is_written_anew(house: House) -> None:
+    metadata = {"name": "a", "namespace": "ml", "uid": "uid-a", "generation": 3}
+    halves = [{"status": "True"}, {"type": "Ready"}]
+    house.tell.seen(
+        CACHE_TENANTS, {"metadata": metadata, "spec": {"tenantID": "team-a"}, "status": {"conditions": halves}}
+    )
+    house.counted(team_a=40)
+    assert shown(house.status("a"))["Ready"] == ("True", "Observed")
