@@ -12,11 +12,12 @@ Rules: spec/inferencecache.md sections 1.7, 1.9, 1.10; design.md section 4.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 import structlog
-from aiohttp import web
+from aiohttp import http_exceptions, web
 
 from subscribers import metrics
 from subscribers.http import gate, hotpath, identity, intake, probes, replies
@@ -28,6 +29,19 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _BODY_SECONDS: Final = 10.0
 #: By status: RFC 9110 wants a 401 to say how to do better.
 CHALLENGE: Final = {401: b"www-authenticate: Bearer\r\n"}
+
+
+def _quotes_nothing(record: logging.LogRecord) -> bool:
+    """What aiohttp says of a request that it cannot read quotes the header, and with it somebody's token."""
+    error = record.exc_info[1] if record.exc_info else None
+    if not isinstance(error, http_exceptions.HttpProcessingError):
+        return True
+    log.debug("a request cannot be read", error=type(error).__name__)
+    return False
+
+
+_server_log: Final = logging.getLogger(__name__)
+_server_log.addFilter(_quotes_nothing)
 
 
 class Meter(Protocol):
@@ -151,7 +165,9 @@ class AdminServer:
     ) -> None:
         """`grace` is how many seconds requests in flight have when the server stops; the rest as gate.Gate."""
         app.middlewares.insert(0, self._note)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=grace)
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=grace, logger=_server_log
+        )
         self._connections, self._seconds = connections, first_request_seconds
         self._gate: gate.Gate | None = None
         self._server: asyncio.Server | None = None

@@ -338,3 +338,17 @@ def test_a_ca_file_that_is_none_is_refused_at_start(tmp_path: pathlib.Path) -> N
     (tmp_path / "ca.pem").write_text("nothing")
     with pytest.raises(store.Misconfigured, match="CA file"):
         sink.IntakeSink("https://h", ca_file=str(tmp_path / "ca.pem"), **WHO)
+
+
+@pytest.mark.parametrize(
+    "sent", ["t0ken-c4n4ry\0", "t0ken-c4n4ry" * 1000, "x\r\n t0ken-c4n4ry"], ids=["nul", "huge", "folded"]
+)
+async def test_a_token_in_a_request_that_cannot_be_read_is_in_no_log(
+    world: World, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], sent: str
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(world.url.rpartition(":")[2]))
+    writer.write(f"GET /snapshot HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {sent}\r\n\r\n".encode())
+    assert b" 400 " in await asyncio.wait_for(reader.readline(), 5)
+    writer.close()
+    said = capfd.readouterr()
+    assert "c4n4ry" not in caplog.text + said.out + said.err
