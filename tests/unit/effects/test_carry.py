@@ -189,6 +189,17 @@ class TestValuesThatTheLogDoesNotHold:
         with pytest.raises(ClusterError, match="have changed since"):
             await carry.carry_out(cluster, intent, now_ns=0, source=self.SOURCE)
 
+    async def test_that_look_like_a_token_are_written_as_they_are(self) -> None:
+        cluster = FakeCluster()
+        live = self.backend("hunter2")
+        live["spec"]["remoteStorage"]["lmCacheServer"]["image"] = "⟦0123456789abcdef⟧"
+        intent = self.intent(cluster.put(self.SOURCE, live))
+        (container,) = intent.body["spec"]["template"]["spec"]["containers"]
+        container["image"] = "⟦0123456789abcdef⟧"
+        await carry.carry_out(cluster, intent, now_ns=0, source=self.SOURCE)
+        (written,) = cluster.objects[KEY]["spec"]["template"]["spec"]["containers"]
+        assert (written["image"], written["command"]) == ("⟦0123456789abcdef⟧", ["run", "--token=hunter2"])
+
     async def test_are_not_in_what_a_refusal_says(self) -> None:
         cluster = FakeCluster()
         intent = self.intent(cluster.put(self.SOURCE, self.backend("hunter2")))
