@@ -17,9 +17,9 @@ import yaml
 
 from crds import inferencecache
 from eventstore import events, store, subjects
+from handlers.world import kinds
 from subscribers.kubernetes import narrow
 
-SHAPE: Final = 1
 KINDS: Final = {
     "CachePolicy": (inferencecache.CACHE_POLICIES, inferencecache.CachePolicy),
     "CacheTenant": (inferencecache.CACHE_TENANTS, inferencecache.CacheTenant),
@@ -118,6 +118,7 @@ async def append(log: store.EventStore, manifests: list[Manifest]) -> int:
     """Append what changed since the log last said, and the lists; the number of events."""
     appended = 0
     for plural, _ in KINDS.values():
+        shape = kinds.KINDS[plural].shape
         mine = {manifest.subject: manifest for manifest in manifests if manifest.plural == plural}
         known = await _latest(log, f"wl.object.{subjects.escape(plural)}.>")
         for subject, manifest in mine.items():
@@ -127,9 +128,9 @@ async def append(log: store.EventStore, manifests: list[Manifest]) -> int:
                 await _say(
                     log,
                     events.ObjectSeen(
-                        uid=manifest.uid, resource_version=manifest.version, shape=SHAPE, object=manifest.document
+                        uid=manifest.uid, resource_version=manifest.version, shape=shape, object=manifest.document
                     ),
-                    id=f"object.seen:{manifest.uid}:{manifest.version}:{SHAPE}:{sequence}",
+                    id=f"object.seen:{manifest.uid}:{manifest.version}:{shape}:{sequence}",
                     subject=subject,
                     expected=sequence,
                 )
@@ -139,7 +140,7 @@ async def append(log: store.EventStore, manifests: list[Manifest]) -> int:
                 await _say(
                     log,
                     events.ObjectGone(uid=uid, resource_version=version),
-                    id=f"object.gone:{uid}:{version}:{SHAPE}:{sequence}",
+                    id=f"object.gone:{uid}:{version}:{shape}:{sequence}",
                     subject=subject,
                     expected=sequence,
                 )
@@ -148,7 +149,7 @@ async def append(log: store.EventStore, manifests: list[Manifest]) -> int:
         subject = subjects.kind_subject(plural)
         last = await log.last(subject)
         sequence = 0 if last is None else last.sequence
-        listed = events.KindListed(list_version=digest, shape=SHAPE, count=len(mine))
+        listed = events.KindListed(list_version=digest, shape=shape, count=len(mine))
         if last is None or _data(last) != listed:
             await _say(log, listed, id=f"kind.listed:{plural}:{digest}:{sequence}", subject=subject, expected=sequence)
             appended += 1

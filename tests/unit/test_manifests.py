@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import events, memory
+from crds.inferencecache import CACHE_POLICIES, CACHE_TENANTS
+from eventstore import events, memory, subjects
 from handlers.prefixindex import policies
+from handlers.world import kinds
 from warmlog import manifests
 
 POLICY = """
@@ -45,6 +47,18 @@ async def test_a_first_reading_tells_objects_and_complete_lists(tmp_path: Path) 
     world = await known(log)
     assert world.of("team-a").minimum_matched_tokens == 16
     assert world.unlisted == ()
+
+
+async def test_what_is_told_has_the_shape_of_its_kind(tmp_path: Path) -> None:
+    """Told with an older one, a leader would take it for an old version's and tell it again."""
+    tenant = "{apiVersion: inferencecache.io/v1alpha1, kind: CacheTenant, metadata: {name: a}, spec: {tenantID: a}}"
+    (tmp_path / "both.yaml").write_text(f"{POLICY % 32}\n---\n{tenant}")
+    log = memory.MemoryStore()
+    await manifests.append(log, manifests.read(tmp_path))
+    found = [events.decode(stored) async for batch in log.read() for stored in batch]
+    told = {one.stored.subject.split(".")[2]: one.data for one in found if isinstance(one, events.Decoded)}
+    shapes = {kind: one.shape for kind, one in told.items() if isinstance(one, events.ObjectSeen | events.KindListed)}
+    assert shapes == {subjects.escape(kind): kinds.KINDS[kind].shape for kind in (CACHE_POLICIES, CACHE_TENANTS)}
 
 
 async def test_the_same_directory_again_appends_nothing(tmp_path: Path) -> None:
