@@ -217,7 +217,9 @@ def _news(key: Key, fact: Seen, known: Known, shape: int, world: World) -> bool:
         return fact.listed
     if known.uid != one.uid or known.shape != shape:
         return True
-    if (known.value, known.problem, known.rest) != (one.value, one.problem, one.rest):
+    if (known.problem, known.rest) != (one.problem, one.rest):
+        return True
+    if one.rest is None and known.value != one.value:  # else the world keeps the last good one
         return True
     applied = world.applied.get(key)
     return applied is not None and _older(known.resource_version, applied.resource_version) and not _older(

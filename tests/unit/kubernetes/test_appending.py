@@ -1,12 +1,15 @@
 """What of the facts is news, and that each is told once: conflicts, lost acks, leaders that slept."""
 
+import msgspec
 import pytest
 
 from crds import core
+from crds.inferencecache import CACHE_TENANTS
 from eventstore import events, memory, store, subjects
 from handlers.outcome import Key
 from subscribers.kubernetes.appending import Deposed, Untold
-from subscribers.kubernetes.machine import Complete, Gone
+from subscribers.kubernetes.machine import Complete, Gone, Seen
+from subscribers.kubernetes.narrow import narrow
 from tests.support.leaderlog import Leader, said, seen
 
 A = Key(core.PODS, "ml", "a")
@@ -29,6 +32,16 @@ class TestNews:
         leader = Leader(log)
         await leader.record(seen("a", version=5), seen("a", version=6), seen("a", version=7, labels={"x": "y"}))
         assert said(log) == ["seen a u@5", "seen a u@7"]
+
+    async def test_nor_is_a_touch_of_what_cannot_be_read_any_more(self, log: memory.MemoryStore) -> None:
+        """The world keeps the last good value, and this is not one that it could be compared with."""
+        leader = Leader(log)
+        for version, identity in enumerate(["team-a", 3, 3, 4, [], "team-a", "team-a"], 1):
+            metadata = {"name": "a", "namespace": "ml", "uid": "u", "resourceVersion": str(version)}
+            document = {"metadata": metadata, "spec": {"tenantID": identity}}
+            fact = Seen(narrow(CACHE_TENANTS, msgspec.json.encode(document)), listed=False)
+            await leader.recorder.record(CACHE_TENANTS, [fact])
+        assert said(log) == ["seen a u@1", "seen a u@2", "seen a u@5", "seen a u@6"]
 
     async def test_changes_of_one_object_keep_their_order(self, log: memory.MemoryStore) -> None:
         leader = Leader(log)
