@@ -47,7 +47,8 @@ def read(path: str) -> list[Document]:
         except RecursionError:
             raise cli.Failure(f"{name}: nested too deeply") from None
         except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
-            raise cli.Failure(f"{name}: {' '.join(str(error).split())}") from None
+            said = " ".join(str(error).split()).replace('in "<unicode string>", line', "at line")
+            raise cli.Failure(f"{name}: {said}") from None
         for body in bodies:
             found += [_document(name, one) for one in _opened(name, body)]
     return found

@@ -94,7 +94,7 @@ def url(value: str) -> str:
 def one_of(*choices: str) -> Callable[[str], str]:
     def read(value: str) -> str:
         if value not in choices:
-            raise ValueError(f"{value!r} is none of {', '.join(choices)}")
+            raise ValueError(f"{value!r} is none of {', '.join(filter(None, choices))}")
         return value
 
     return read

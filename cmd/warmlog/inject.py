@@ -28,6 +28,13 @@ def run(values: flags.Values, arguments: argparse.Namespace) -> int:
         for name, decision in outcome.refused:
             refused = True
             print(f"{pod.key.name}: {name} refuses it: {decision.reason}", file=sys.stderr)
+        if not any(
+            decision.patch or decision.warnings or decision.verdict == "refused" for _, decision in outcome.decisions
+        ):
+            print(
+                f"{pod.key.name}: nothing would change: is it selected (labels, namespace), or wired already?",
+                file=sys.stderr,
+            )
         if not outcome.refused:
             form = values["output"] if values["output"] != "human" else "yaml"
             output.show(outcome.body, form=form, human=offline.as_yaml)

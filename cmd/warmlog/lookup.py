@@ -48,6 +48,8 @@ def token_ids(text: str) -> list[int]:
         if not first.isdecimal() or (dots and not last.isdecimal()):
             raise ValueError(f"{part!r} is no token id and no range such as 1..256")
         more = range(int(first), int(last if dots else first) + 1)
+        if not more:
+            raise ValueError(f"{part[:80]!r} is a range that ends before it begins")
         room -= more.stop - more.start
         if room < 0 or more.stop > 2**32:
             raise ValueError(f"{part[:80]!r}: ids are at most 2**32-1, and a prompt has at most {MOST_TOKENS} of them")

@@ -28,7 +28,7 @@ FLAGS: Final = (
     flags.Flag("file", "manifests (YAML or JSON); - is standard input", None, short="f"),
     flags.Flag("state", "more manifests that exist already, with commas: files or directories"),
     flags.Flag("kvevent-subscriber-image", "image of the KV-event subscriber; none is injected when empty"),
-    flags.Flag("policy-server-grpc-address", "server that injected subscribers report to", Options().server),
+    flags.Flag("policy-server-grpc-address", "--server of injected subscribers; ours take nats://…", Options().server),
     *systems.CACHE_FLAGS,
     *systems.POOL_FLAGS,
 )

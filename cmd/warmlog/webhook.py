@@ -57,7 +57,7 @@ FLAGS: Final = (
     flags.Flag("tls-cert-file", "certificate (PEM) instead of the Secret"),
     flags.Flag("tls-key-file", "its key"),
     flags.Flag("kvevent-subscriber-image", "image of the KV-event subscriber; none is injected when empty"),
-    flags.Flag("policy-server-grpc-address", "server that injected subscribers report to", Options().server),
+    flags.Flag("policy-server-grpc-address", "--server of injected subscribers; ours take nats://…", Options().server),
     *systems.CACHE_FLAGS,
     *systems.POOL_FLAGS,
     flags.Flag("instance", "this webhook's name in the log; host name and process when empty"),

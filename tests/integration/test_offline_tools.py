@@ -94,6 +94,14 @@ def test_why_a_pod_is_not_wired_goes_to_standard_error(place: Path) -> None:
     assert "annotations" not in yaml.safe_load(done.stdout)["metadata"]
 
 
+def test_a_pod_that_nothing_concerns_is_told_of_on_standard_error(place: Path) -> None:
+    done = run(place, "inject", "-f", "pod.yaml")
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        "engine: nothing would change: is it selected (labels, namespace), or wired already?"
+    ]
+
+
 def test_a_refused_manifest_is_exit_code_3_with_a_line_per_violation(place: Path) -> None:
     (place / "bad.yaml").write_text(BACKEND.replace("runtime: VLLM", "runtime: TGI, replicas: -1"))
     done = run(place, "validate", "-f", "bad.yaml")
