@@ -3,6 +3,7 @@
 That the rights are enough is shown by running the roles with them (tests/integration/webhook, server).
 """
 
+import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from crds.cachebackend import CacheBackendSpec, Observation
+from handlers.cachebackend import sidecar
 from handlers.cachebackend.inject import Options
 from subscribers.kubernetes.routes import ROUTES
 from warmlog import authentication, certificates, cli, controller, flags, server, systems, webhook
@@ -49,6 +52,22 @@ def test_the_image_is_built_from_all_that_the_package_is_made_of_and_is_the_one_
     assert [f"USER {user}:{user}" for user in users] == [line for line in lines if line.startswith("USER")]
     images = {box["image"] for one in of("Deployment") for box in one["spec"]["template"]["spec"]["containers"]}
     assert images == {f"warmlog:{package['project']['version']}"}
+
+
+def test_what_the_webhook_adds_to_an_engine_is_understood_by_the_image_for_it() -> None:
+    spec = CacheBackendSpec(runtime="VLLM", observation=Observation(model_id="m"))
+    told = named("ConfigMap", "warmlog")["data"]["WARMLOG_POLICY_SERVER_GRPC_ADDRESS"]
+    added = sidecar.container(spec, image="i", server=told, scheme="vllm")
+    assert added is not None
+    assert "command" not in added, "the image's entry point is what starts"
+    stage = (ROOT.parent / "Dockerfile").read_text().partition(" AS subscriber\n")[2].partition("\nFROM ")[0]
+    entry = next(line for line in stage.splitlines() if line.startswith("ENTRYPOINT "))
+    program, command = json.loads(entry.removeprefix("ENTRYPOINT "))
+    assert program == "warmlog"
+    parser, known = cli.parser_of(command)
+    values = flags.resolve(parser.parse_args(added["args"]), known, {"WARMLOG_REPLAY_ENDPOINT": ""})
+    assert values["server"] == told.split(",")[0]
+    assert values["replay-endpoint"] == ""
 
 
 @pytest.mark.parametrize("one", OBJECTS, ids=lambda one: f"{one['kind']} {one['metadata']['name']}")
