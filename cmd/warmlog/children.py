@@ -4,6 +4,7 @@ They are ended by their own pid, in order (SIGTERM, then SIGKILL) or as a crash 
 """
 
 import asyncio
+import collections
 import contextlib
 import random
 import signal
@@ -82,11 +83,19 @@ class Process:
             return "(no log)"
 
 
+_CHANCE: Final = random.SystemRandom()
+_given: Final = collections.deque[int](maxlen=4096)
+
+
 def free_port() -> int:
     """A port of loopback that nobody listens on now, below the range that systems give to clients: between this answer
-    and its use no outgoing connection takes it."""
+    and its use no outgoing connection takes it, nor does it come twice from one process. Whoever seeds `random` does
+    not choose it."""
     while True:
-        port = random.randrange(20_000, 32_000)
+        port = _CHANCE.randrange(20_000, 32_000)
+        if port in _given:
+            continue
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
+            _given.append(port)
             return port
