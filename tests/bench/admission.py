@@ -5,25 +5,27 @@
             real nats-server before they are answered
     peer    aiohttp on the same loop and TLS settings: `await request.json()`, `web.json_response(review)`
 
-Each is a process of its own under uvloop; one client, the same connections and bytes, Pods of one Deployment. Rounds
-alternate; the ratio is the median over neighbours in time. Then ours at half of its peak in an open loop; of some
-windows the median is told. The peer's own beside it, at the same rate and in the same minute, says what the machine
-adds.
+Each is a process of its own under uvloop, on a core of its own, as it would be; client and nats-server share the other.
+One client, the same connections and bytes, Pods of one Deployment. Rounds alternate; the ratio is the median over
+neighbours in time. Then ours at half of its peak in an open loop; of some windows the median is told. The peer's own
+beside it, at the same rate and in the same minute, says what the machine adds.
 """
 
 import asyncio
 import contextlib
 import gc
+import itertools
+import os
 import ssl
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 import uvloop
@@ -35,12 +37,13 @@ from eventstore.jetstream import connect, provision
 from eventstore.jetstream.store import JetStreamStore
 from handlers.cachebackend.inject import Options
 from subscribers.http import admission, recording, reviewing
-from tests.bench import openloop
+from tests.bench import asking
 from tests.bench.row import Row
 from tests.support import natsserver, reviews
 from tests.support.worlds import Teller
 from warmlog import certificates, systems
 
+CORES: Final = sorted(os.sched_getaffinity(0))
 PATH: Final = "/mutate--v1-pod"
 CONNECTIONS: Final = 16
 ROUNDS: Final = 15
@@ -111,36 +114,6 @@ async def serve_peer(pair: str) -> None:
     await runner.cleanup()
 
 
-class Asker(asyncio.Protocol):
-    """One connection: a request, its answer, the next."""
-
-    def __init__(self) -> None:
-        self.buffer = b""
-        self.wanted = 0
-        self.answer: asyncio.Future[bytes] | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's does not derive from it
-
-    def ask(self, request: bytes) -> "asyncio.Future[bytes]":
-        self.answer = asyncio.get_running_loop().create_future()
-        self.transport.write(request)
-        return self.answer
-
-    def data_received(self, data: bytes) -> None:
-        self.buffer = self.buffer + data if self.buffer else data
-        if not self.wanted:
-            end = self.buffer.find(b"\r\n\r\n")
-            if end < 0:
-                return
-            head = self.buffer[:end].lower()
-            assert head.startswith(b"http/1.1 200"), self.buffer[:300]
-            self.wanted = end + 4 + int(head.split(b"content-length:")[1].split(b"\r\n")[0])
-        if len(self.buffer) >= self.wanted and self.answer is not None:
-            body, self.buffer, self.wanted = self.buffer, b"", 0
-            self.answer.set_result(body)
-
-
 def request(number: int) -> bytes:
     body = REVIEW.replace(b"UID", b"%012x" % number).replace(b"VOLUM", b"%05x" % (number & 0xFFFFF))
     return HEAD % len(body) + body
@@ -159,41 +132,6 @@ HEAD: Final = (
     b"User-Agent: kube-apiserver-admission\r\nContent-Length: %d\r\nAccept: application/json, */*\r\n"
     b"Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n"
 )
-
-
-@contextlib.asynccontextmanager
-async def asking(port: int, authority: str) -> AsyncIterator[list[Asker]]:
-    trust = ssl.create_default_context(cadata=authority)
-    loop = asyncio.get_running_loop()
-    made = [
-        await loop.create_connection(Asker, "127.0.0.1", port, ssl=trust, server_hostname="127.0.0.1")
-        for _ in range(CONNECTIONS)
-    ]
-    try:
-        yield [asker for _, asker in made]
-    finally:
-        for transport, _ in made:
-            transport.close()
-        await asyncio.sleep(0.05)
-
-
-async def peak(port: int, authority: str, numbers: Iterator[int]) -> float:
-    """Requests per second, as many at a time as there are connections."""
-    async with asking(port, authority) as askers:
-        done, until = 0, 0.0
-
-        async def one(asker: Asker) -> None:
-            nonlocal done
-            while time.perf_counter() < until:
-                await asker.ask(request(next(numbers)))
-                done += 1
-
-        for asker in askers:
-            await asker.ask(request(next(numbers)))  # warm
-        began = time.perf_counter()
-        until = began + SECONDS
-        await asyncio.gather(*(one(asker) for asker in askers))
-        return done / (time.perf_counter() - began)
 
 
 @contextlib.contextmanager
@@ -223,7 +161,14 @@ def _cpu(made: "subprocess.Popen[str]") -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
+def apart(*servers: "subprocess.Popen[str]") -> None:
+    """A core for what is measured; whoever asks and what is asked share the others, as they were started."""
+    for one in servers:
+        os.sched_setaffinity(one.pid, {CORES[-1]})
+
+
 async def rows() -> list[Row]:
+    os.sched_setaffinity(0, CORES[:-1] or CORES)
     made = certificates.make(["127.0.0.1"], now=datetime.now(UTC))
     with tempfile.TemporaryDirectory() as directory:
         pair = Path(directory) / "pair.pem"
@@ -233,7 +178,7 @@ async def rows() -> list[Row]:
             async with await connect.connect(nats.url, connect.Options(name="bench"), wait=5) as connection:
                 await provision.provision(connection, streams.control_log(max_bytes=8 << 30))
             with process("ours", str(pair), nats.url) as ours, process("peer", str(pair)) as peer:
-                return await measure(ours, peer, made.authority)
+                return measure(ours, peer, made.authority)
         finally:
             await nats.stop()
 
@@ -243,16 +188,19 @@ def percentile(windows: list[list[float]], part: int) -> float:
     return statistics.median(took[len(took) * part // 100] for took in windows)
 
 
-async def measure(ours: "subprocess.Popen[str]", peer: "subprocess.Popen[str]", authority: str) -> list[Row]:
+def measure(ours: "subprocess.Popen[str]", peer: "subprocess.Popen[str]", authority: str) -> list[Row]:
+    apart(ours, peer)
     (our_port,), (peer_port,) = _line(ours), _line(peer)
-    numbers = iter(range(1, 1 << 60))
+    questions = (request(number) for number in itertools.count(1))
     mine, theirs, my_cpu, their_cpu = [], [], [], []
     for _ in range(ROUNDS):
         before = _cpu(peer)
-        theirs.append(await peak(peer_port, authority, numbers))
+        with asking.askers(peer_port, authority, questions, CONNECTIONS) as asked:
+            theirs.append(asking.peak(asked, questions, SECONDS))
         their_cpu.append((_cpu(peer) - before) / (theirs[-1] * SECONDS))
         before = _cpu(ours)
-        mine.append(await peak(our_port, authority, numbers))
+        with asking.askers(our_port, authority, questions, CONNECTIONS) as asked:
+            mine.append(asking.peak(asked, questions, SECONDS))
         my_cpu.append((_cpu(ours) - before) / (mine[-1] * SECONDS))
     ratio = statistics.median(one / other for one, other in zip(mine, theirs, strict=True))
     rate = statistics.median(mine) / 2
@@ -260,10 +208,8 @@ async def measure(ours: "subprocess.Popen[str]", peer: "subprocess.Popen[str]", 
     windows: dict[str, list[list[float]]] = {who: [] for who in ports}
     for _ in range(WINDOWS):
         for who, port in ports.items():
-            questions = (request(number) for number in numbers)
-            windows[who].append(
-                openloop.latencies(port, authority, questions, rate=rate, seconds=WINDOW, connections=CONNECTIONS)
-            )
+            with asking.askers(port, authority, questions, CONNECTIONS) as asked:
+                windows[who].append(asking.latencies(asked, questions, rate, WINDOW))
     p50, p99 = percentile(windows["ours"], 50), percentile(windows["ours"], 99)
     assert ours.stdin is not None
     ours.stdin.close()

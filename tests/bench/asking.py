@@ -1,4 +1,4 @@
-"""Questions over TLS at a given rate, whatever the server makes of it: an open loop of one thread and no event loop.
+"""Questions over TLS: as many as a server answers, or at a given rate, whatever it makes of it. One thread, no loop.
 
 What waits here for a CPU would be counted as the server's, so that as little as possible is done: sockets that are
 written and read by one thread, one question made ahead, no collection of garbage. The clock is `select`'s, to the
@@ -6,6 +6,7 @@ microsecond: in an event loop's whole milliseconds several questions would come 
 """
 
 import collections
+import contextlib
 import gc
 import random
 import select
@@ -49,34 +50,49 @@ class Asker:
         return True
 
 
-def latencies(
-    port: int, authority: str, questions: Iterator[bytes], *, rate: float, seconds: float, connections: int
-) -> list[float]:
-    """Sorted milliseconds from when each question was due, at `rate` per second with exponential gaps, so that a stall
-    is not hidden by the questions that were not asked in it."""
+@contextlib.contextmanager
+def askers(port: int, authority: str, questions: Iterator[bytes], connections: int) -> Iterator[dict[int, Asker]]:
+    """By file number; each has been answered once, and is past its handshake's last messages."""
     trust = ssl.create_default_context(cadata=authority)
-    askers = [Asker(port, trust) for _ in range(connections)]
-    for asker in askers:  # warm, and past the handshake's last messages
+    made = [Asker(port, trust) for _ in range(connections)]
+    for asker in made:
         asker.ask(next(questions), 0.0)
         asker.socket.setblocking(False)
         while not asker.answered():
             select.select([asker.socket], (), ())
     gc.disable()
     try:
-        return sorted(_measure({asker.socket.fileno(): asker for asker in askers}, questions, rate, seconds))
+        yield {asker.socket.fileno(): asker for asker in made}
     finally:
         gc.enable()
-        for asker in askers:
+        for asker in made:
             asker.socket.close()
 
 
-def _measure(askers: dict[int, Asker], questions: Iterator[bytes], rate: float, seconds: float) -> list[float]:
+def peak(asked: dict[int, Asker], questions: Iterator[bytes], seconds: float) -> float:
+    """Answers per second, as many questions at a time as there are connections."""
+    clock, answers = time.perf_counter, 0
+    with _poll(asked) as poll:
+        began = clock()
+        for asker in asked.values():
+            asker.ask(next(questions), began)
+        while (now := clock()) < began + seconds:
+            for number, _ in poll.poll(1):
+                if asked[number].answered():
+                    answers += 1
+                    asked[number].ask(next(questions), now)
+        for asker in asked.values():
+            while not asker.answered():
+                select.select([asker.socket], (), ())
+    return answers / (now - began)
+
+
+def latencies(asked: dict[int, Asker], questions: Iterator[bytes], rate: float, seconds: float) -> list[float]:
+    """Sorted milliseconds from when each question was due, at `rate` per second with exponential gaps, so that a stall
+    is not hidden by the questions that were not asked in it."""
     chance, clock = random.Random(1), time.perf_counter
-    free, waiting, took = list(askers.values()), collections.deque[float](), list[float]()
-    poll = select.epoll()
-    for number in askers:
-        poll.register(number, select.EPOLLIN)
-    with poll:
+    free, waiting, took = list(asked.values()), collections.deque[float](), list[float]()
+    with _poll(asked) as poll:
         due = clock()
         until, question = due + seconds, next(questions)
         while True:
@@ -86,10 +102,17 @@ def _measure(askers: dict[int, Asker], questions: Iterator[bytes], rate: float, 
             while waiting and free:
                 free.pop().ask(question, waiting.popleft())
                 question = next(questions)
-            if due > until and len(free) == len(askers):
-                return took
+            if due > until and len(free) == len(asked):
+                return sorted(took)
             select.select([poll], (), (), max(0.0, due - clock()) if due <= until else None)
             for number, _ in poll.poll(0):
-                if askers[number].answered():
-                    took.append((clock() - askers[number].due) * 1000)
-                    free.append(askers[number])
+                if asked[number].answered():
+                    took.append((clock() - asked[number].due) * 1000)
+                    free.append(asked[number])
+
+
+def _poll(asked: dict[int, Asker]) -> select.epoll:
+    poll = select.epoll()
+    for number in asked:
+        poll.register(number, select.EPOLLIN)
+    return poll
