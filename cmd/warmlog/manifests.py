@@ -89,9 +89,8 @@ def understood(document: Any, path: Path) -> Manifest:
     _refuse_bombs(document, f"{path}: {kind} {name}")
     try:
         value = msgspec.convert(document, struct)
-        known = narrow.narrow(
-            plural, msgspec.json.encode(value)
-        ).object  # annotations and the like are nobody's to read
+        # As a watcher tells it: annotations and the like are nobody's to read.
+        known = narrow.narrow(plural, msgspec.json.encode(value)).object
         made = Manifest(plural, str(namespace), name, {"apiVersion": API_VERSION, "kind": kind, **known})
         assert made.uid
         assert made.version

@@ -83,7 +83,7 @@ class Glancer:
         try:
             pod: dict[str, Any] = dict(_fields(encoded))
             metadata: dict[str, Any] = dict(_fields(pod["metadata"]))
-            if b'"message"' in bytes(pod.get("status", b"")):
+            if b'"message"' in bytes(pod.get("status", b"")):  # it may say anything, and is a token in a view
                 return None
             given = bytes(metadata.get("annotations", b"")), bytes(metadata.get("labels", b"")), bytes(pod["spec"])
             part = self._parts.get(given)

@@ -5,10 +5,12 @@ was cut is known to exist, and nothing in it is believed (narrow). Slow, and onl
 """
 
 import re
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+T = TypeVar("T")
 #: Levels that are kept; decoders follow about a thousand.
 DEEPEST: Final = 200
 #: Stands where something was cut out.
@@ -33,6 +35,14 @@ def cut(raw: bytes) -> bytes:
                     parts.append(CUT)
                     kept = token.end()
     return b"".join((*parts, raw[kept:])) if parts else raw
+
+
+def decoded(decode: Callable[[bytes], T], raw: bytes) -> tuple[T, bool]:
+    """What a decoder makes of it, and whether what lay too deep was cut out first. Raises what the decoder raises."""
+    try:
+        return decode(raw), False
+    except RecursionError:
+        return decode(cut(raw)), True
 
 
 def is_deep(document: Any) -> bool:

@@ -83,14 +83,6 @@ _event = msgspec.json.Decoder(_Event).decode
 _bookmark = msgspec.json.Decoder(_Bookmark).decode
 
 
-def _read(line: bytes) -> tuple[_Event, bool]:
-    """The event, and whether what lay too deep in it was cut out."""
-    try:
-        return _event(line), False
-    except RecursionError:
-        return _event(depth.cut(line)), True
-
-
 class Machine:
     """`known` objects are the world's, given anew with each comparison."""
 
@@ -131,7 +123,7 @@ class Machine:
     def line(self, line: bytes) -> tuple[Fact | None, Next | None]:
         """One line of a watch. A Next ends the stream."""
         try:
-            event, cut = _read(line)
+            event, cut = depth.decoded(_event, line)
             match event.type:
                 case "BOOKMARK":
                     self._heard(_bookmark(event.object).metadata.resource_version)

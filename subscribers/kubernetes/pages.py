@@ -24,7 +24,4 @@ _decode = msgspec.json.Decoder(Page).decode
 
 def read(body: bytes) -> tuple[Page, bool]:
     """The page, and whether what lay too deep in it was cut out. Raises MsgspecError for what is no list."""
-    try:
-        return _decode(body), False
-    except RecursionError:
-        return _decode(depth.cut(body)), True
+    return depth.decoded(_decode, body)

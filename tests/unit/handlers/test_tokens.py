@@ -61,7 +61,8 @@ def test_whatever_is_written_takes_no_longer_than_its_length(piece: str) -> None
         text = piece * 50_000 + end
         for address in (False, True):
             assert tokens.hidden(text, lambda found: found, address=address) == text
-        assert tokens.may_hide(msgspec.json.encode({"image": text})) in (False, True)
+        hides = tokens.hidden(text, lambda found: "T", address=True) != text
+        assert tokens.may_hide(msgspec.json.encode({"image": text})) or not hides
 
 
 def test_values_come_back_and_are_taken_out_again() -> None:
