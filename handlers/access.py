@@ -8,7 +8,7 @@
     forbidden   403      the token is good and somebody else's
     ok                   it is the configured account's
 
-Not here: asking the API, deadlines, what is remembered (subscribers.http.tokens). Nothing raises, and no message
+Not here: asking the API, deadlines, what is remembered (subscribers.http.bearer). Nothing raises, and no message
 repeats a token.
 
 Rules: spec/inferencecache.md section 1.10; RFC 6750 section 2.1 (what a bearer token is made of); the TokenReview API

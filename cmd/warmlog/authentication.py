@@ -12,7 +12,7 @@ from typing import Final
 
 from handlers import access
 from subscribers import metrics
-from subscribers.http import identity, meters, tokens
+from subscribers.http import bearer, identity, meters
 from subscribers.kubernetes import tokenreviews
 from subscribers.kubernetes.client import Client
 from warmlog import cluster, flags
@@ -62,4 +62,4 @@ def authenticator(values: flags.Values, client: Client | None, registry: metrics
         controller_audience=values["controller-audience"],
         policy_audience=values["policy-audience"],
     )
-    return tokens.Bearer(rules, tokenreviews.TokenReviews(client), meter=meters.AuthMeter(registry))
+    return bearer.Bearer(rules, tokenreviews.TokenReviews(client), meter=meters.AuthMeter(registry))

@@ -2,7 +2,7 @@
 
 The answer is read narrowly: what `handlers.access` judges by. The token is in the request's body only; what the API
 says instead of an answer has it taken out, so that no log can repeat it. Not here: what follows from a review, and
-remembering (subscribers.http.tokens).
+remembering (subscribers.http.bearer).
 
 Rules: authentication.k8s.io/v1 TokenReview; spec/inferencecache.md section 1.10.
 """
@@ -36,7 +36,7 @@ _decode = msgspec.json.Decoder(_Answer).decode
 
 
 class TokenReviews:
-    """subscribers.http.tokens.Reviews over one client, whose own account needs the right to create tokenreviews."""
+    """subscribers.http.bearer.Reviews over one client, whose own account needs the right to create tokenreviews."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

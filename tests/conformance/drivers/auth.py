@@ -7,7 +7,7 @@ import asyncio
 from typing import Any
 
 from handlers import access
-from subscribers.http import identity, tokens
+from subscribers.http import bearer, identity
 from tests.conformance import forms
 
 ACCOUNT = "system:serviceaccount:inference-cache-system:inference-cache-controller-manager"
@@ -43,8 +43,8 @@ async def asked(given: dict[str, Any]) -> dict[str, Any]:
     api, status = Api(given.get("review", {"authenticated": True, "username": ACCOUNT})), 0
     headers = {"Authorization": given.get("authorization", "Bearer tok")}
     for path in given.get("endpoints", [given.get("endpoint", "/snapshot")]):
-        bearer = tokens.Bearer(access.Rules(account=ACCOUNT), api, meter=api, clock=lambda: api.now)
+        authenticate = bearer.Bearer(access.Rules(account=ACCOUNT), api, meter=api, clock=lambda: api.now)
         for api.now in given.get("calls_at_s", [0]):
-            found = await bearer(headers, ENDPOINTS[path])
+            found = await authenticate(headers, ENDPOINTS[path])
             status = found.code if isinstance(found, identity.Refusal) else 200
     return {"status": status, "result": api.results[-1], "review_calls": len(api.asked), "audiences": api.asked}

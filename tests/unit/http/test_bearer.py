@@ -13,7 +13,7 @@ import structlog
 from handlers import access
 from handlers.effects.cluster import ClusterError
 from subscribers import metrics
-from subscribers.http import identity, meters, tokens
+from subscribers.http import bearer, identity, meters
 from subscribers.kubernetes import client, tokenreviews
 
 ME = "system:serviceaccount:cache:controller"
@@ -45,7 +45,7 @@ class Api:
 class World:
     def __init__(self) -> None:
         self.api, self.registry = Api(), metrics.Registry()
-        self.bearer = tokens.Bearer(
+        self.bearer = bearer.Bearer(
             access.Rules(account=ME), self.api, meter=meters.AuthMeter(self.registry), clock=lambda: self.api.now
         )
 
@@ -123,11 +123,11 @@ async def test_an_accepted_token_is_let_in_while_the_api_is_away(world: World) -
 
 
 async def test_what_expires_first_makes_room_for_a_new_token(world: World) -> None:
-    for world.api.now in range(tokens.MOST):
+    for world.api.now in range(bearer.MOST):
         assert await world.ask(f"t{world.api.now}") == 200
     world.api.now = 29.5  # nothing has expired yet: the oldest goes
     assert await world.ask("new") == 200
-    assert len(world.bearer.accepted._until) == tokens.MOST
+    assert len(world.bearer.accepted._until) == bearer.MOST
     reviewed = len(world.api.asked)
     assert [await world.ask("t1"), await world.ask("new")] == [200, 200]
     assert len(world.api.asked) == reviewed
@@ -136,12 +136,12 @@ async def test_what_expires_first_makes_room_for_a_new_token(world: World) -> No
 
 
 async def test_what_has_expired_goes_before_what_has_not(world: World) -> None:
-    kept = tokens.Accepted()
-    for number in range(tokens.MOST):
+    kept = bearer.Accepted()
+    for number in range(bearer.MOST):
         kept.keep(("a", bytes([number])), until=10 if number < 5 else 50 + number, now=0)
     kept.keep(("a", b"new"), until=60, now=20)
-    assert len(kept._until) == tokens.MOST - 5 + 1
-    assert all(kept.holds(("a", bytes([number])), 20) for number in range(5, tokens.MOST))
+    assert len(kept._until) == bearer.MOST - 5 + 1
+    assert all(kept.holds(("a", bytes([number])), 20) for number in range(5, bearer.MOST))
 
 
 async def test_no_token_is_kept_as_itself(world: World) -> None:
@@ -176,15 +176,15 @@ async def test_an_api_that_is_away_is_a_few_lines_however_many_ask(world: World)
 async def test_an_api_that_hangs_is_given_up_in_time(world: World) -> None:
     world.api.seconds = 3600
     assert await world.ask() == 503
-    assert asyncio.get_running_loop().time() == tokens.DEADLINE
+    assert asyncio.get_running_loop().time() == bearer.DEADLINE
 
 
 @pytest.mark.looptime
 async def test_a_flood_of_tokens_is_no_flood_of_reviews(world: World) -> None:
     world.api.seconds = 1
     found = await asyncio.gather(*(world.ask(f"t{number}") for number in range(100)))
-    assert world.api.most == tokens.REVIEWS
-    assert (found.count(200), found.count(503)) == (4 * tokens.REVIEWS, 100 - 4 * tokens.REVIEWS)
+    assert world.api.most == bearer.REVIEWS
+    assert (found.count(200), found.count(503)) == (4 * bearer.REVIEWS, 100 - 4 * bearer.REVIEWS)
     assert world.api.running == 0
 
 
