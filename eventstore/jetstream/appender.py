@@ -65,6 +65,18 @@ class Appender:
             else:
                 await self._pause_or_raise(event, error, until, tries)
 
+    def offer(self, event: envelope.Envelope, waiter: publisher.Waiter) -> bool:
+        """Send an event without an expectation, once, when there is room for it; `waiter` gets JetStream's answer."""
+        if self._publisher.crowded:
+            return False
+        body = facts.encode(event)
+        facts.check(event, len(body))
+        self._publisher.send_for(
+            waiter, event.subject, body, headers=header_block(event.id, None),
+            deadline=self._loop.time() + self._deadline, resend=True,
+        )  # fmt: skip
+        return True
+
     async def _pause_or_raise(self, event: envelope.Envelope, error: api.ApiError, until: float, tries: int) -> None:
         """Wait a little when trying again makes sense; else say what is wrong."""
         if error.err_code == api.MESSAGE_TOO_LARGE:

@@ -15,7 +15,7 @@ Rules: design.md section 2; spec/eventstore-nats.md measurements 6, 7, 8.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -49,10 +49,22 @@ NOBODY: Final = _Error(503, 0, "nobody listens on this subject")
 _decode: Callable[[bytes], Ack] = msgspec.json.Decoder(Ack).decode
 
 
+class Waiter(Protocol):
+    """What an answer is given to: a future, or what need not wait for the loop's next turn."""
+
+    def done(self) -> bool:
+        """Whether it is of no use to anybody any more."""
+        ...
+
+    def set_result(self, ack: Ack, /) -> None: ...
+
+    def set_exception(self, error: store.StoreError, /) -> None: ...
+
+
 class _Pending(msgspec.Struct, gc=False):
     """One message without an answer. Times are loop time."""
 
-    answer: "asyncio.Future[Ack]"
+    answer: Waiter
     frame: bytes
     subject: str
     again_at: float
@@ -145,6 +157,14 @@ class Publisher:
         self, subject: str, payload: bytes, *, headers: bytes, deadline: float, resend: bool
     ) -> "asyncio.Future[Ack]":
         """As `publish`, when there is room. Cancelling the future gives the message up; it may be stored."""
+        answer: asyncio.Future[Ack] = self._loop.create_future()
+        self.send_for(answer, subject, payload, headers=headers, deadline=deadline, resend=resend)
+        return answer
+
+    def send_for(
+        self, answer: Waiter, subject: str, payload: bytes, *, headers: bytes, deadline: float, resend: bool
+    ) -> None:
+        """As `send`, for a waiter that is told within the turn of the loop in which the answer is read."""
         self._connection.check()
         if self._stopped:
             raise store.Unavailable(_CLOSED)
@@ -164,14 +184,12 @@ class Publisher:
         else:
             frame = b"PUB %b %b.%b %d\r\n%b\r\n" % (subject.encode(), self._inbox, token, len(payload), payload)
         loop = self._loop
-        answer: asyncio.Future[Ack] = loop.create_future()
         pending = _Pending(answer, frame, subject, loop.time() + _RESEND_AFTER, deadline, resend)
         self._pending[token] = pending
         self._bytes += len(frame)
         self._send(pending)
         if self._sweeper is None:
             self._sweeper = loop.call_later(_SWEEP, self._sweep)
-        return answer
 
     async def room(self, deadline: float) -> None:
         """Wait for a place in flight. The sweep ends the wait at the deadline: a timer each would cost more."""

@@ -10,7 +10,8 @@ Rules: design.md section 2; JS-01.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+import functools
+from collections.abc import AsyncGenerator, Callable
 from typing import Self
 
 from eventstore import envelope, shedding, store, streams
@@ -59,12 +60,29 @@ class JetStreamStore:
             lost, self._lost = self._lost, None
             raise lost
         await self._shed(event)
+        before = self._highest
         appended = await self.appender.append(event, expected=expected)
-        if appended.sequence > self._highest:
-            self._highest = appended.sequence
-        elif not appended.duplicate:
-            self._life = 0  # numbers count up within an incarnation: look before the next append
+        if not appended.duplicate or appended.sequence > before:
+            self._acknowledged(before, appended.sequence)
         return appended
+
+    def offer(self, event: envelope.Envelope, told: Callable[[bool], None]) -> bool:
+        """Append without a task and without waiting, where that can be done at once; False where it cannot: nothing was
+        sent. `told` is called within the turn of the loop in which JetStream's answer is read: True, it is stored;
+        False, nobody knows, and whoever cares appends the same event."""
+        if self._life != self.connection.life or shedding.worth(event) is not shedding.Worth.RESERVE:
+            return False
+        try:
+            return self.appender.offer(event, _Offered(functools.partial(self._acknowledged, self._highest), told))
+        except store.StoreError:
+            return False  # `append` says why
+
+    def _acknowledged(self, before: int, sequence: int) -> None:
+        """`before` is the highest that was acknowledged when this one was sent."""
+        if sequence <= before:
+            self._life = 0  # numbers count up within an incarnation: look before the next append
+        elif sequence > self._highest:
+            self._highest = sequence
 
     async def _shed(self, event: envelope.Envelope) -> None:
         """Raises Shed. What the reserve is kept for never waits for a look."""
@@ -119,6 +137,27 @@ class JetStreamStore:
 
     async def close(self) -> None:
         await self.publisher.stop()
+
+
+class _Offered:
+    """Waits for the answer to an event that was offered."""
+
+    __slots__ = ("_acknowledged", "_told")
+
+    def __init__(self, acknowledged: Callable[[int], None], told: Callable[[bool], None]) -> None:
+        self._acknowledged, self._told = acknowledged, told
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, ack: publisher.Ack) -> None:
+        new = ack.error is None and not ack.duplicate
+        if new:
+            self._acknowledged(ack.seq)
+        self._told(new)
+
+    def set_exception(self, error: store.StoreError) -> None:
+        self._told(False)
 
 
 def _stored(found: api.Message | None) -> store.Stored | None:
