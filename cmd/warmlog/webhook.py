@@ -18,7 +18,7 @@ import socket
 import ssl
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ from handlers.outcome import Key
 from handlers.world.state import World
 from subscribers import metrics
 from subscribers.following import Follower
-from subscribers.http import admission, hotpath, recording, reviewing, reviewmeters
+from subscribers.http import admission, hotpath, recording, reviewing, reviewmeters, sharedreads
 from subscribers.kubernetes import livereads
 from subscribers.kubernetes.client import Client
 from subscribers.kubernetes.objects import Objects
@@ -85,10 +85,10 @@ class Webhook:
         self.values = values
         self.instance = values["instance"] or f"{socket.gethostname()}-{os.getpid()}"
         self.objects = Objects(client)
-        self.reads = livereads.LiveReads(client, deadline=admission.READ)
+        self.reads = livereads.LiveReads(client, deadline=sharedreads.READ)
         self.log: jetstream.JetStreamStore | None = None  # until NATS was reached
         self.follower: Follower | None = None
-        self.recorder = recording.Recorder(self.append)
+        self.recorder = recording.Recorder(self.append, self.offer)
         self._own = tokens.Hider("webhook")  # of settings, in every replica the same
         shown = flags.Values(
             {**values, **{name: tokens.hidden(values[name], self._own.once, address=True) for name in ADDRESSES}}
@@ -121,6 +121,9 @@ class Webhook:
         if self.log is None:
             raise store.Unavailable("NATS was not reached yet")
         await self.log.append(event)
+
+    def offer(self, event: envelope.Envelope, told: Callable[[bool], None]) -> bool:
+        return self.log is not None and self.log.offer(event, told)
 
     async def follow(self) -> None:
         """Reach NATS, however long it takes, and fold the log. A stream that is not there is waited for: the controller

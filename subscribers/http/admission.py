@@ -18,37 +18,37 @@ Rules: design.md section 2 ("admission.decided") and section 5.
 
 import asyncio
 import collections
-import re
+import functools
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import msgspec
 import structlog
 
 from eventstore import envelope, events, subjects
-from handlers.admission import patches, review
+from handlers.admission import review, templates
 from handlers.admission.decision import Decision, Question
-from handlers.admission.view import View, filled, pieces
+from handlers.admission.glance import Glance
+from handlers.admission.view import View
 from handlers.effects.cluster import ClusterError
 from handlers.outcome import Key
 from handlers.system import Admitter, Recalling, Undecided, place
 from handlers.world.reader import Reader, Unlisted
 from handlers.world.state import Known, World
 from subscribers.http import recording
+from subscribers.http.sharedreads import READ, Live, SharedReads, Unsaid
 
 log = structlog.get_logger()
 
 DEADLINE: Final = 1.0
-READ: Final = 0.3
 FRESH_NS: Final = 3_000_000_000
 REMEMBERED: Final = 2048
 
-#: Lists one kind in one namespace, narrowed. Raises ClusterError.
-Live = Callable[[str, str], Awaitable[Mapping[Key, Known]]]
+#: Given the answer, or why there is none.
+Told = Callable[[bytes | Exception], None]
 #: The values behind tokens of the log, of objects in one namespace: read from the objects themselves.
 Values = Callable[[str, frozenset[str]], Awaitable[Mapping[str, str]]]
-_STORED: Final = re.compile(r"⟦[0-9a-f]{16}⟧")
 
 
 class Identity(NamedTuple):
@@ -68,38 +68,25 @@ class Judged(NamedTuple):
     whole: frozenset[tuple[str, str]] = frozenset()
 
 
+class Again(NamedTuple):
+    """A decision that is given again, and what was looked at for it."""
+
+    decision: Decision
+    seen: Glance
+    reader: Reader
+
+    def asked(self, request: review.Request) -> recording.Asked:
+        return recording.asked(_question(request, None, None), msgspec.Raw(self.seen.view), self.seen.metadata)
+
+
 class Answered(NamedTuple):
     body: bytes
     check: str
     verdict: str
 
 
-class Template(NamedTuple):
-    """A decision's patch as JSON, and what must be done to it. It holds the decision, so that its id stays its own."""
-
-    decision: Decision
-    patch: bytes
-    pieces: list[bytes]
-    stored: frozenset[str]
-    replaces: bool
-    owned: str
-
-
-def template_of(decision: Decision) -> Template:
-    if not decision.patch:
-        return Template(decision, b"", [], frozenset(), False, "")
-    patch = msgspec.json.encode(decision.patch)
-    stored = frozenset(_STORED.findall(patch.decode()))
-    replaces = any(op["op"] == "replace" for op in decision.patch)
-    return Template(decision, patch, pieces(patch), stored, replaces, recording.owned(decision))
-
-
-class Unsaid(Exception):
-    """What a decision needs could not be read, or has changed meanwhile; one line says what."""
-
-
 class Desk:
-    """`answer(path, body)`. Used by any number of tasks of one loop."""
+    """`begin(path, body, told)`, or `answer(path, body)`. Used by any number of tasks of one loop."""
 
     def __init__(
         self,
@@ -113,67 +100,70 @@ class Desk:
         excluded: frozenset[str] = frozenset(),
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        self.admitters, self.world, self.live, self.values = admitters, world, live, values
+        self.admitters, self.world, self.reads, self.values = admitters, world, SharedReads(live), values
         self.recorder, self.identity, self.excluded, self.clock = recorder, identity, excluded, clock
         self.decided: collections.Counter[tuple[str, str, str]] = collections.Counter()  # webhook, verdict, check
-        self.unconcerned = self.malformed = self.repeated = self.lists = self.failed_lists = 0
+        self.unconcerned = self.malformed = self.repeated = 0
         self._answers: collections.OrderedDict[tuple[str, str], asyncio.Future[bytes]] = collections.OrderedDict()
         self._recalling = {one.name: one for one in admitters.values() if isinstance(one, Recalling)}
-        self._templates: dict[int, Template] = {}
-        self._reads: dict[tuple[str, str], asyncio.Task[Mapping[Key, Known]]] = {}
+        self._templates = templates.Templates()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def answer(self, path: str, body: bytes) -> bytes:
         """Raises Malformed for what is no review, KeyError for a path that is nobody's."""
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.begin(path, body, functools.partial(_settle, answer))
+        return await answer
+
+    def begin(self, path: str, body: bytes, told: Told) -> None:
+        """`told` is called once, now or later, with the answer or with what `answer` raises. Where nothing but the log
+        must be waited for there is no task, and no turn of the loop between its answer and ours. Raises KeyError."""
         admitter = self.admitters[path]
         try:
             request = review.read(body)
-            return await self._once(admitter, path, request)
-        except review.Malformed:
+        except review.Malformed as error:
             self.malformed += 1
-            raise
-
-    async def _once(self, admitter: Admitter, path: str, request: review.Request) -> bytes:
-        """A review that comes again gets the answer that it got, or that is being made."""
-        given = self._answers.get((path, request.uid))
-        if given is not None:
+            told(error)
+            return
+        key = path, request.uid
+        promise = self._answers.get(key)
+        if promise is not None:  # the answer that it got, or that is being made
             self.repeated += 1
-            return await asyncio.shield(given)
-        promise = asyncio.get_running_loop().create_future()
-        self._promise((path, request.uid), promise)
-        try:
-            answered = await self._answered(admitter, request)
-        except BaseException:
-            del self._answers[path, request.uid]
-            promise.cancel()
-            raise
-        self.decided[admitter.name, answered.verdict, answered.check] += 1
-        promise.set_result(answered.body)
-        return answered.body
+        else:
+            promise = self._promise(key)
+            known = self._known(admitter, request)
+            if known is not None and self._given_again(admitter, request, known, promise, told):
+                return
+            task = asyncio.get_running_loop().create_task(self._keep(admitter, key, request, known, promise))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        promise.add_done_callback(functools.partial(_tell, told))
 
-    def _promise(self, key: tuple[str, str], promise: asyncio.Future[bytes]) -> None:
-        self._answers[key] = promise
+    def _promise(self, key: tuple[str, str]) -> asyncio.Future[bytes]:
+        made = self._answers[key] = asyncio.get_running_loop().create_future()
         while len(self._answers) > REMEMBERED and next(iter(self._answers.values())).done():
             self._answers.popitem(last=False)
+        return made
 
-    async def _answered(self, admitter: Admitter, request: review.Request) -> Answered:
+    async def _keep(
+        self, admitter: Admitter, key: tuple[str, str], request: review.Request, known: Again | None,
+        promise: asyncio.Future[bytes],
+    ) -> None:  # fmt: skip
+        """Whoever leaves meanwhile loses the answer, not the decision."""
         try:
-            if request.namespace in self.excluded and admitter.fails_open:
-                return self._pass(request, "excluded-namespace")
-            if (answered := await self._recalled(admitter, request)) is not None:
-                return answered
-            async with asyncio.timeout(DEADLINE):
-                return await self._decide(admitter, request)
-        except review.Malformed:
-            raise
-        except Exception as error:  # an engine must never wait for our defect
-            if not isinstance(error, TimeoutError | Unsaid):
-                log.exception("admission-failed", webhook=admitter.name, review=request.uid)
-            return await self._failed(admitter, request, error)
+            answered = await self._answered(admitter, request, known)
+        except Exception as error:
+            del self._answers[key]
+            self.malformed += isinstance(error, review.Malformed)
+            promise.set_exception(error)
+        else:
+            self.decided[admitter.name, answered.verdict, answered.check] += 1
+            promise.set_result(answered.body)
 
-    async def _recalled(self, admitter: Admitter, request: review.Request) -> Answered | None:
-        """An answer that was given to an equal question, None where there is none."""
+    def _known(self, admitter: Admitter, request: review.Request) -> Again | None:
+        """What was decided about an equal question; None where nothing was, or where nobody may say so now."""
         world, recalling = self.world(), self._recalling.get(admitter.name)
-        if recalling is None or self._is_stale(world):
+        if recalling is None or request.namespace in self.excluded or self._is_stale(world):
             return None
         reader = Reader(world)
         try:
@@ -184,14 +174,56 @@ class Desk:
                 namespace=request.namespace,
                 world=reader,
             )
-            if known is None:
-                return None
-            patch = await self._filled(known.decision, known.seen.values, request)
-        except (Unlisted, Unsaid):
+        except Exception:  # it is decided anew, and what is wrong is told there
             return None
-        body = review.answer(request, known.decision, patch)
-        asked = recording.asked(_question(request, None, None), msgspec.Raw(known.seen.view), known.seen.metadata)
-        return await self._told(admitter, asked, known.decision, Judged(None, reader), body, bool(request.dry_run))
+        return None if known is None else Again(known.decision, known.seen, reader)
+
+    def _given_again(
+        self, admitter: Admitter, request: review.Request, known: Again, promise: asyncio.Future[bytes], told: Told
+    ) -> bool:
+        """Whether that decision is given again here: nothing has to be read for it."""
+        template = self._templates.of(known.decision)
+        if template.stored:
+            return False
+        try:
+            body = review.answer(request, known.decision, template.filled(known.seen.values, request))
+            event = self._event(admitter, known.asked(request), known.decision, Judged(None, known.reader), body)
+        except Exception:  # likewise
+            return False
+
+        def answered() -> None:
+            self.decided[admitter.name, known.decision.verdict, known.decision.check] += 1
+            promise.set_result(body)
+            told(body)
+
+        if request.dry_run:
+            answered()
+        else:
+            self.recorder.put(event, answered)
+        return True
+
+    async def _answered(self, admitter: Admitter, request: review.Request, known: Again | None) -> Answered:
+        try:
+            if request.namespace in self.excluded and admitter.fails_open:
+                return self._pass(request, "excluded-namespace")
+            if known is not None and (answered := await self._recalled(admitter, request, known)) is not None:
+                return answered
+            async with asyncio.timeout(DEADLINE):
+                return await self._decide(admitter, request)
+        except review.Malformed:
+            raise
+        except Exception as error:  # an engine must never wait for our defect
+            if not isinstance(error, TimeoutError | Unsaid):
+                log.exception("admission-failed", webhook=admitter.name, review=request.uid)
+            return await self._failed(admitter, request, error)
+
+    async def _recalled(self, admitter: Admitter, request: review.Request, known: Again) -> Answered | None:
+        try:
+            patch = await self._filled(known.decision, known.seen.values, request)
+        except Unsaid:
+            return None
+        body, judged = review.answer(request, known.decision, patch), Judged(None, known.reader)
+        return await self._told(admitter, known.asked(request), known.decision, judged, body, bool(request.dry_run))
 
     async def _decide(self, admitter: Admitter, request: review.Request) -> Answered:
         current, old = review.document(request.object), review.document(request.old_object)
@@ -246,7 +278,7 @@ class Desk:
             try:
                 for kind in wanted:
                     where = place(admitter, kind, question.namespace)
-                    live.update(await self._shared(kind, where))
+                    live.update(await self.reads.objects(kind, where))
                     whole.add((kind, where))
             except Unsaid:
                 if first is not None and admitter.fails_open:
@@ -259,54 +291,15 @@ class Desk:
                 wanted = (unlisted.kind,)
         raise RuntimeError(f"{admitter.name} reads kinds that it does not name")
 
-    async def _shared(self, kind: str, namespace: str) -> Mapping[Key, Known]:
-        """One LIST for all who ask at the same time. Raises Unsaid."""
-        task = self._reads.get((kind, namespace))
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._limited(kind, namespace))
-            self._reads[kind, namespace] = task
-            task.add_done_callback(lambda done: self._listed(kind, namespace, done))
-        try:
-            return await asyncio.shield(task)
-        except ClusterError as error:
-            raise Unsaid(f"{kind} in namespace {namespace} cannot be read: {error}") from error
-        except TimeoutError:
-            raise Unsaid(f"{kind} in namespace {namespace} cannot be read within {READ:g} s") from None
-
-    async def _limited(self, kind: str, namespace: str) -> Mapping[Key, Known]:
-        self.lists += 1
-        async with asyncio.timeout(READ):
-            return await self.live(kind, namespace)
-
-    def _listed(self, kind: str, namespace: str, done: asyncio.Task[Mapping[Key, Known]]) -> None:
-        del self._reads[kind, namespace]
-        if not done.cancelled() and done.exception() is not None:
-            self.failed_lists += 1
-
     # Answering ----------------------------------------------------------------------------------------------------
 
     async def _filled(self, decision: Decision, values: Mapping[str, str], request: review.Request) -> bytes:
         """The patch as JSON with real values: those of the object, and those that the log knows as tokens only: what an
         operator wrote into a custom resource. Raises Unsaid."""
-        template = self._template(decision)
-        patch = template.patch
-        if len(template.pieces) > 1:
-            stored = await self._stored(request.namespace, template.stored) if template.stored else {}
-            patch = filled(template.pieces, {**values, **stored} if stored else values)
-        if not template.replaces:
-            return patch
-        operations = msgspec.json.decode(patch)
-        kept = patches.effective(operations, review.document(request.object))
-        return patch if len(kept) == len(operations) else msgspec.json.encode(kept) if kept else b""
-
-    def _template(self, decision: Decision) -> Template:
-        """Made once for a decision that is given again and again."""
-        known = self._templates.get(id(decision))
-        if known is None or known.decision is not decision:
-            if len(self._templates) >= REMEMBERED:
-                self._templates.clear()
-            known = self._templates[id(decision)] = template_of(decision)
-        return known
+        template = self._templates.of(decision)
+        if template.stored:
+            values = {**values, **await self._stored(request.namespace, template.stored)}
+        return template.filled(values, request)
 
     async def _stored(self, namespace: str, wanted: frozenset[str]) -> Mapping[str, str]:
         try:
@@ -323,22 +316,27 @@ class Desk:
     ) -> Answered:
         """Recorded, unless it is a dry run."""
         if not dry:
-            who = self.identity
-            data = recording.decided(
-                admitter.name, asked, decision, judged.reader, judged.live, judged.whole, body,
-                owned=self._template(decision).owned, logic=who.logic, settings=who.settings,
-            )  # fmt: skip
-            await self.recorder.put(self._event(data))
+            enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            event = self._event(admitter, asked, decision, judged, body)
+            self.recorder.put(event, functools.partial(_let_go, enough))
+            await enough
         return Answered(body, decision.check, decision.verdict)
 
-    def _event(self, data: events.AdmissionDecided) -> envelope.Envelope:
+    def _event(
+        self, admitter: Admitter, asked: recording.Asked, decision: Decision, judged: Judged, body: bytes
+    ) -> envelope.Envelope:
+        who = self.identity
+        data = recording.decided(
+            admitter.name, asked, decision, judged.reader, judged.live, judged.whole, body,
+            owned=self._templates.of(decision).owned, logic=who.logic, settings=who.settings,
+        )  # fmt: skip
         return events.event(
             data,
             id=f"admission.decided:{data.review}:{data.digest.removeprefix('sha256:')[:16]}",
             source="warmlog/webhook",
             subject=subjects.admission_subject(data.webhook, data.namespace, data.name or data.generate_name),
             time_ns=self.clock(),
-            actor=f"webhook/{self.identity.instance}",
+            actor=f"webhook/{who.instance}",
         )
 
     async def _failed(self, admitter: Admitter, request: review.Request, error: Exception) -> Answered:
@@ -349,12 +347,31 @@ class Desk:
             seen = admitter.see(current) if current is not None else None
             if isinstance(admitter, Undecided):
                 decision = admitter.undecided(_question(request, seen, None), decision)
-            body = review.answer(request, decision, self._template(decision).patch)
+            body = review.answer(request, decision, self._templates.of(decision).patch)
         except Exception:
             decision, seen = _rule(admitter, error), None
             body = review.answer(request, decision)
         asked, judged = _asked(_question(request, seen, None)), Judged(decision, Reader(self.world()))
         return await self._told(admitter, asked, decision, judged, body, bool(request.dry_run))
+
+
+def _let_go(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
+def _settle(answer: asyncio.Future[bytes], found: bytes | Exception) -> None:
+    if answer.done():  # nobody waits for it any more
+        return
+    if isinstance(found, bytes):
+        answer.set_result(found)
+    else:
+        answer.set_exception(found)
+
+
+def _tell(told: Told, promise: asyncio.Future[bytes]) -> None:
+    error = promise.exception()
+    told(promise.result() if error is None else cast(Exception, error))
 
 
 def _asked(question: Question) -> recording.Asked:

@@ -1,9 +1,9 @@
 """Decisions on their way into the log: `admission.decided` is appended first, then the answer goes out.
 
-`put` gives something to await that is done when the event is stored, and after 20 ms at the latest: an engine never
-waits for a slow log. What is not stored by then goes on being tried for as long as it takes. While NATS is away events
-wait here, bounded in number and bytes and counted; they carry the facts that they were decided on, so nothing is lost
-by their being late.
+`put` calls back when the event is stored, and after 20 ms at the latest: an engine never waits for a slow log. Mostly
+without a task: the event is offered to the log, whose acknowledgement calls back. What is not stored by then goes on
+being tried for as long as it takes. While NATS is away events wait here, bounded in number and bytes and counted; they
+carry the facts that they were decided on, so nothing is lost by their being late.
 
 Not here: what is decided (admission). When it fails: what does not fit is dropped and counted, what the log refuses for
 good (an event over 256 KiB) is logged, dropped and counted. `put` never raises.
@@ -13,6 +13,8 @@ Rules: design.md section 2 ("admission.decided"), section 5 ("NATS away").
 
 import asyncio
 import collections
+import contextlib
+import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -38,48 +40,95 @@ FEW: Final = 64
 FEW_BYTES: Final = 64 * 1024
 
 
-class Recorder:
-    """One per process. `append` raises store.StoreError."""
+#: Given an event and what is to be told; whether it is on its way.
+Offer = Callable[[envelope.Envelope, Callable[[bool], None]], bool]
 
-    def __init__(self, append: Callable[[envelope.Envelope], Awaitable[Any]], *, wait: float = WAIT) -> None:
-        self._append, self._wait = append, wait
+
+def nobody_takes(event: envelope.Envelope, told: Callable[[bool], None]) -> bool:
+    return False
+
+
+class _Put:
+    """One event on its way. `then` is None when it was called."""
+
+    __slots__ = ("event", "size", "then")
+
+    def __init__(self, event: envelope.Envelope, size: int, then: Callable[[], None]) -> None:
+        self.event, self.size = event, size
+        self.then: Callable[[], None] | None = then
+
+    def release(self) -> None:
+        """Never raises: whoever tells about the log's answers has others to tell."""
+        then, self.then = self.then, None
+        if then is not None:
+            try:
+                then()
+            except Exception:
+                log.exception("an answer was lost", subject=self.event.subject)
+
+
+class Recorder:
+    """One per process. `append` raises store.StoreError; `offer` is the same without a task (see
+    eventstore.jetstream.store), where the log has it."""
+
+    def __init__(
+        self, append: Callable[[envelope.Envelope], Awaitable[Any]], offer: Offer = nobody_takes, *, wait: float = WAIT
+    ) -> None:
+        self._append, self._offer, self._wait = append, offer, wait
         self._tasks: set[asyncio.Task[None]] = set()
-        self._given: collections.deque[tuple[float, asyncio.Future[None]]] = collections.deque()
+        self._given: collections.deque[tuple[float, _Put]] = collections.deque()
         self._sweeper: asyncio.TimerHandle | None = None
-        self.queued_bytes = 0
+        self._empty: asyncio.Event | None = None  # whoever drains waits for it
+        self._ended = False
+        self.queued = self.queued_bytes = 0
         self.stored = self.dropped = self.refused = 0
 
-    @property
-    def queued(self) -> int:
-        return len(self._tasks)
-
-    def put(self, event: envelope.Envelope) -> Awaitable[None]:
-        """Await it before answering."""
-        loop = asyncio.get_running_loop()
-        enough: asyncio.Future[None] = loop.create_future()
+    def put(self, event: envelope.Envelope, then: Callable[[], None]) -> None:
+        """`then` is called once: at once where nothing is waited for, else when it is time to answer."""
         size = len(memoryview(event.data))
-        if len(self._tasks) >= MOST or self.queued_bytes + size > MOST_BYTES:
+        if self.queued >= MOST or self.queued_bytes + size > MOST_BYTES:
             self.dropped += 1
-            enough.set_result(None)
-            return enough
+            then()
+            return
+        self.queued += 1
         self.queued_bytes += size
-        task = loop.create_task(self._until_stored(event, size, enough))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        self._given.append((loop.time() + self._wait, enough))
+        put = _Put(event, size, then)
+        loop = asyncio.get_running_loop()
+        self._given.append((loop.time() + self._wait, put))
         if self._sweeper is None:
             self._sweeper = loop.call_at(self._given[0][0], self._sweep)
-        return enough
+        if not self._offer(event, functools.partial(self._told, put)):
+            self._try(put)
+
+    def _told(self, put: _Put, stored: bool) -> None:
+        if stored:
+            self.stored += 1
+            self._over(put)
+        elif not self._ended:
+            self._try(put)
+
+    def _try(self, put: _Put) -> None:
+        task = asyncio.get_running_loop().create_task(self._until_stored(put))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _over(self, put: _Put) -> None:
+        self.queued -= 1
+        self.queued_bytes -= put.size
+        if self._empty is not None and not self.queued:
+            self._empty.set()
+        put.release()
 
     def _sweep(self) -> None:
         """One timer lets all go on whose time is over."""
         loop, given = asyncio.get_running_loop(), self._given
         now = loop.time()
-        while given and (given[0][0] <= now or given[0][1].done()):
-            _release(given.popleft()[1])
+        while given and (given[0][0] <= now or given[0][1].then is None):
+            given.popleft()[1].release()
         self._sweeper = loop.call_at(given[0][0], self._sweep) if given else None
 
-    async def _until_stored(self, event: envelope.Envelope, size: int, enough: asyncio.Future[None]) -> None:
+    async def _until_stored(self, put: _Put) -> None:
+        event = put.event
         try:
             while True:
                 try:
@@ -96,25 +145,26 @@ class Recorder:
                     log.debug("decision-waits", subject=event.subject, error=str(error))
                 await asyncio.sleep(AGAIN)
         finally:
-            self.queued_bytes -= size
-            _release(enough)
+            self._over(put)
 
     async def drain(self, grace: float) -> int:
         """Let what is being recorded end; how many were given up."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=grace)
-        left = list(self._tasks)
-        for task in left:
+        if self.queued:
+            self._empty = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await self._empty.wait()
+        self._ended = True
+        left = self.queued
+        for _, put in self._given:
+            put.release()
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._sweeper is not None:
             self._sweeper.cancel()
-        return len(left)
-
-
-def _release(enough: asyncio.Future[None]) -> None:
-    if not enough.done():
-        enough.set_result(None)
+        return left
 
 
 class Asked(NamedTuple):
@@ -208,10 +258,3 @@ def _told(known: Known) -> dict[str, Any]:
         "resource_version": known.resource_version,
         "object": seen,
     }
-
-
-def owned(decision: Decision) -> str:
-    """Of the values at the patched paths, as a template."""
-    if not decision.patch:
-        return ""
-    return review.digest(msgspec.json.encode([(op["path"], op.get("value")) for op in decision.patch]))

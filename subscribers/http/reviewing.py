@@ -1,8 +1,8 @@
 """The listener of admission reviews: TLS, HTTP/1.1 by httptools, answers that may take a moment.
 
 It is port 8080's connection (see connection) but for one thing: a review may wait for a live read or for the log, so
-its handler gives a future. Whatever the client sends meanwhile waits behind it, in order, bounded by one read buffer.
-API servers use one connection per review at a time, so nothing waits in practice.
+its handler calls back. Whatever the client sends meanwhile waits behind it, in order, bounded by one read buffer. API
+servers use one connection per review at a time, so nothing waits in practice.
 
     POST <path of a webhook>    the AdmissionReview's answer
     any other path              404; another method 405; no review 400; no room 503; each with one line
@@ -16,6 +16,7 @@ Rules: design.md section 4; RFC 9112.
 """
 
 import asyncio
+import functools
 import ssl
 import time
 from collections.abc import Callable, Collection
@@ -59,13 +60,13 @@ class Desk(Protocol):
     @property
     def admitters(self) -> Collection[str]: ...
 
-    async def answer(self, path: str, body: bytes) -> bytes:
-        """Raises review.Malformed."""
+    def begin(self, path: str, body: bytes, told: Callable[[bytes | Exception], None]) -> None:
+        """`told` is called once, at once or later: the answer, or review.Malformed, or what else went wrong."""
         ...
 
 
 class Later:
-    """The handler of one webhook's path. Calling it begins to answer; the future never fails."""
+    """The handler of one webhook's path. `begin` begins to answer; `told` is called once, later, with the reply."""
 
     def __init__(self, desk: Desk, path: str, timed: Timed) -> None:
         self._desk, self._path, self._timed = desk, path, timed
@@ -73,20 +74,26 @@ class Later:
     def __call__(self, body: bytes) -> replies.Reply:
         raise TypeError("reviews are answered later: begin()")
 
-    def begin(self, body: bytes) -> "asyncio.Task[replies.Reply]":
-        return asyncio.get_running_loop().create_task(self._reply(body))
+    def begin(self, body: bytes, told: Callable[[replies.Reply], None]) -> None:
+        # In the loop's next turn: what the log has acknowledged by then is answered before more is begun.
+        answered = functools.partial(self._answered, told, time.perf_counter())
+        asyncio.get_running_loop().call_soon(self._begin, body, answered)
 
-    async def _reply(self, body: bytes) -> replies.Reply:
-        began = time.perf_counter()
+    def _begin(self, body: bytes, answered: Callable[[bytes | Exception], None]) -> None:
         try:
-            return replies.Reply(200, replies.JSON, await self._desk.answer(self._path, body))
-        except review.Malformed as error:
-            return replies.error(400, str(error))
-        except Exception:
-            log.exception("a review failed", path=self._path)
-            return replies.error(500, "internal error; the webhook's log has the details")
-        finally:
-            self._timed(time.perf_counter() - began)
+            self._desk.begin(self._path, body, answered)
+        except Exception as error:
+            answered(error)
+
+    def _answered(self, told: Callable[[replies.Reply], None], began: float, answer: bytes | Exception) -> None:
+        self._timed(time.perf_counter() - began)
+        if isinstance(answer, bytes):
+            told(replies.Reply(200, replies.JSON, answer))
+        elif isinstance(answer, review.Malformed):
+            told(replies.error(400, str(answer)))
+        else:
+            log.error("a review failed", path=self._path, exc_info=answer)
+            told(replies.error(500, "internal error; the webhook's log has the details"))
 
 
 class Routes(routes.Routes):
@@ -130,7 +137,7 @@ class Connection(connection.Connection):
 
     def __init__(self, owner: "Listener") -> None:
         super().__init__(owner)
-        self._asked: asyncio.Task[replies.Reply] | None = None
+        self._asked = False
         self._is_lost = False
         self._room = owner.room
         self._held = 0  # of that room
@@ -148,29 +155,28 @@ class Connection(connection.Connection):
         self._held = 0
 
     def _in_order(self, item: connection.Item | bytes) -> None:
-        if self._asked is not None:
+        if self._asked:
             self._queue.append(item)
         else:
             super()._in_order(item)
 
     def _answer(self, item: connection.Item | bytes) -> None:
-        if self._asked is not None:
+        if self._asked:
             self._queue.append(item)  # a request whose head was known
         elif isinstance(item, connection.Item) and isinstance(item.handler, Later):
             self._budget = 0  # ends the turn
-            self._asked = item.handler.begin(item.body)
-            self._asked.add_done_callback(lambda task: self._replied(item, task))
+            self._asked = True
+            item.handler.begin(item.body, functools.partial(self._replied, item))
         else:
             super()._answer(item)
             if not self._queue:
                 self._let_go()
 
-    def _replied(self, item: connection.Item, task: "asyncio.Task[replies.Reply]") -> None:
-        self._asked = None
+    def _replied(self, item: connection.Item, reply: replies.Reply) -> None:
+        self._asked = False
         self._let_go()
-        if self._is_lost or task.cancelled():
+        if self._is_lost:
             return
-        reply = task.result()
         item.handler = lambda _: reply
         super()._answer(item)
         self._budget = connection.ANSWERS_PER_TURN
@@ -178,27 +184,27 @@ class Connection(connection.Connection):
         self._work()
 
     def _work(self) -> None:
-        if self._asked is None:
+        if not self._asked:
             super()._work()
         elif self._queue:
             self._transport.pause_reading()
 
     def _end(self) -> None:
-        if self._asked is None:
+        if not self._asked:
             super()._end()
 
     def close_if_idle(self) -> None:
-        if self._asked is None:
+        if not self._asked:
             super().close_if_idle()
 
     def expire(self) -> None:
-        if self._asked is None:
+        if not self._asked:
             super().expire()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_lost = True
         super().connection_lost(error)
-        if self._asked is None:  # else its review is still held
+        if not self._asked:  # else its review is still held
             self._let_go()
 
 

@@ -79,7 +79,7 @@ async def serve_ours(pair: str, nats: str) -> None:
             world=lambda: tell.world,
             live=_never,
             values=_never,
-            recorder=recording.Recorder(log.append),
+            recorder=recording.Recorder(log.append, log.offer),
             identity=admission.Identity("bench", "1", "sha256:0"),
         )
         tell.world.contact_ns = time.time_ns() + 3600 * 1_000_000_000

@@ -346,7 +346,7 @@ async def test_a_failed_look_for_what_is_missing_is_no_failure(house: House) -> 
     house.trouble = ClusterError(0, "NoAnswer", "refused")
     assert await house.ask() == {"uid": "u", "allowed": True}
     await asyncio.sleep(0)
-    assert house.desk.failed_lists == 1
+    assert house.desk.reads.failed == 1
 
 
 async def test_a_defect_of_ours_never_stops_a_pod(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,6 +394,39 @@ async def test_a_retry_of_what_is_still_being_answered_waits_for_it(house: House
     first, second = await asyncio.gather(*asking)
     assert first == second
     assert len(house.log) == 1
+
+
+async def test_what_is_no_object_is_said_to_all_who_ask(house: House) -> None:
+    house.seen(BACKEND)
+    body = msgspec.json.encode(reviews.of_pod()).replace(b'"object":{', b'"object":1,"x":{', 1)
+    asking = [asyncio.create_task(house.desk.answer(PODS, body)) for _ in range(3)]
+    found = await asyncio.gather(*asking, return_exceptions=True)
+    assert ["is no object" in str(one) for one in found] == [True] * 3
+    with pytest.raises(review.Malformed):
+        await house.desk.answer(PODS, body)
+
+
+async def test_an_answer_given_again_needs_no_task_and_is_told_with_the_acknowledgement(house: House) -> None:
+    house.seen(BACKEND | {"spec": {**BACKEND["spec"], "integration": {}}})  # with nothing to be read from the API
+    first = await house.ask()
+    offered: list[tuple[envelope.Envelope, Callable[[bool], None]]] = []
+    told: list[bytes | Exception] = []
+
+    def offer(event: envelope.Envelope, acknowledged: Callable[[bool], None]) -> bool:
+        offered.append((event, acknowledged))
+        return True
+
+    house.desk.recorder = recording.Recorder(house.append, offer)
+    before = asyncio.all_tasks()
+    house.desk.begin(PODS, msgspec.json.encode(reviews.of_pod(uid="2")), told.append)
+    ((event, acknowledged),) = offered
+    assert (told, asyncio.all_tasks()) == ([], before)
+    acknowledged(True)
+    (answer,) = told
+    assert isinstance(answer, bytes)
+    assert json.loads(answer)["response"] == {**first, "uid": "2"}
+    assert msgspec.json.decode(event.data, type=events.AdmissionDecided).check == "injected"
+    assert house.desk.decided["mpod.inferencecache.io", "patched", "injected"] == 2
 
 
 async def test_a_dry_run_is_decided_and_not_recorded(house: House) -> None:

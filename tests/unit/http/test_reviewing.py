@@ -4,6 +4,7 @@ Excluded: the protocol that it shares with port 8080 (test_connection), TLS (tes
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,16 +22,18 @@ class Desk:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, bytes]] = []
-        self.waiting: list[asyncio.Future[bytes]] = []
+        self.waiting: list[Callable[[bytes | Exception], None]] = []
 
-    async def answer(self, path: str, body: bytes) -> bytes:
+    def begin(self, path: str, body: bytes, told: Callable[[bytes | Exception], None]) -> None:
         self.asked.append((path, body))
         if body == b"bad":
-            raise review.Malformed("no AdmissionReview: it is bad")
-        if body == b"bug":
+            told(review.Malformed("no AdmissionReview: it is bad"))
+        elif body == b"bug":
             raise RuntimeError("secret detail")
-        self.waiting.append(asyncio.get_running_loop().create_future())
-        return await self.waiting[-1]
+        elif body == b"late bug":
+            told(RuntimeError("secret detail"))
+        else:
+            self.waiting.append(told)
 
 
 class Transport(asyncio.Transport):
@@ -84,7 +87,7 @@ class Client:
             await asyncio.sleep(0)
 
     async def answer(self, number: int, body: bytes) -> None:
-        self.desk.waiting[number].set_result(body)
+        self.desk.waiting[number](body)
         await self.turn()
 
     @property
@@ -171,6 +174,7 @@ async def test_a_client_that_leaves_does_not_stop_the_decision() -> None:
     [
         (post(b"bad"), 400, b"no AdmissionReview: it is bad"),
         (post(b"bug"), 500, b"log has the details"),
+        (post(b"late bug"), 500, b"log has the details"),
         (post(b"x", b"/other"), 404, b"there is no webhook at /other"),
         (b"GET /mutate HTTP/1.1\r\n%b\r\n" % HOST, 405, b"use POST"),
         (post(b"x", extra=b"Content-Encoding: gzip\r\n"), 415, b"content-encoding"),
