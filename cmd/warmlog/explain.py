@@ -104,4 +104,5 @@ def run(values: flags.Values, arguments: argparse.Namespace) -> int:
     except replay.ReplayError as error:
         raise cli.Failure(str(error)) from error
     output.show(why, form=values["output"], human=human)
-    return 0
+    known = why.exists or (isinstance(why, whypod.WhyPod) and bool(why.decisions))
+    return 0 if known else cli.FAILED  # as `kubectl get` of what is not there

@@ -91,6 +91,13 @@ def url(value: str) -> str:
     return value
 
 
+def key(value: str) -> str:
+    """One public key of the index, or nothing."""
+    if value and not re.fullmatch(r"[0-9A-Fa-f]{16}", value):
+        raise ValueError(f"{value!r} is not 16 hex digits")
+    return value
+
+
 def one_of(*choices: str) -> Callable[[str], str]:
     def read(value: str) -> str:
         if value not in choices:

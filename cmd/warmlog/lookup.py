@@ -77,7 +77,7 @@ FLAGS: Final = (
     flags.Flag("hash-scheme", "the namespace of keys", "vllm"),
     flags.Flag("adapter-id", "the LoRA adapter"),
     flags.Flag("token-ids", "1,2,3 or 1..256 or @file (JSON array, or packed as *.u32)", "", token_ids),
-    flags.Flag("prefix-hash", "16 hex digits: one key instead of token ids"),
+    flags.Flag("prefix-hash", "16 hex digits: one key instead of token ids", "", flags.key),
     flags.Flag("prefix-token-count", "tokens that --prefix-hash stands for", "0", flags.at_least(0)),
     flags.Flag("ttft-ms", "the time to first token that is wanted", "0", flags.at_least(0)),
     flags.Flag("explain", "what was known of each replica, and how scores came about", "false", flags.boolean),

@@ -26,7 +26,6 @@ import msgspec
 import structlog
 import uvloop
 
-from crds.cachebackend import CACHE_BACKENDS
 from eventstore import envelope, events, store, streams, subjects
 from eventstore.jetstream import store as jetstream
 from handlers import canonical, tokens
@@ -189,11 +188,11 @@ class Webhook:
                 await self.tell_settings()
             await asyncio.sleep(pause)
 
-    async def real(self, namespace: str, wanted: frozenset[str]) -> Mapping[str, str]:
-        """What tokens stand for: of settings, or of CacheBackends in that namespace."""
+    async def real(self, kind: str, namespace: str, wanted: frozenset[str]) -> Mapping[str, str]:
+        """What tokens stand for: of settings, or of objects of a kind in that namespace."""
         own = {token: self._own.values[token] for token in wanted & self._own.values.keys()}
         rest = wanted - own.keys()
-        return {**own, **(await self.reads.values(CACHE_BACKENDS, namespace, rest) if rest else {})}
+        return {**own, **(await self.reads.values(kind, namespace, rest) if rest else {})}
 
     # The certificate ----------------------------------------------------------------------------------------------
 

@@ -47,8 +47,8 @@ REMEMBERED: Final = 2048
 
 #: Given the answer, or why there is none.
 Told = Callable[[bytes | Exception], None]
-#: The values behind tokens of the log, of objects in one namespace: read from the objects themselves.
-Values = Callable[[str, frozenset[str]], Awaitable[Mapping[str, str]]]
+#: The values behind tokens of the log, of objects of one kind in one namespace: read from the objects themselves.
+Values = Callable[[str, str, frozenset[str]], Awaitable[Mapping[str, str]]]
 
 
 class Identity(NamedTuple):
@@ -219,7 +219,7 @@ class Desk:
 
     async def _recalled(self, admitter: Admitter, request: review.Request, known: Again) -> Answered | None:
         try:
-            patch = await self._filled(known.decision, known.seen.values, request)
+            patch = await self._filled(admitter, known.decision, known.seen.values, request)
         except Unsaid:
             return None
         body, judged = review.answer(request, known.decision, patch), Judged(None, known.reader)
@@ -238,7 +238,7 @@ class Desk:
             if decision is None or not decision.ours:
                 break
             try:
-                patch = await self._filled(decision, seen.values if seen is not None else {}, request)
+                patch = await self._filled(admitter, decision, seen.values if seen is not None else {}, request)
             except Unsaid:
                 if again:
                     raise
@@ -293,21 +293,27 @@ class Desk:
 
     # Answering ----------------------------------------------------------------------------------------------------
 
-    async def _filled(self, decision: Decision, values: Mapping[str, str], request: review.Request) -> bytes:
+    async def _filled(
+        self, admitter: Admitter, decision: Decision, values: Mapping[str, str], request: review.Request
+    ) -> bytes:
         """The patch as JSON with real values: those of the object, and those that the log knows as tokens only: what an
         operator wrote into a custom resource. Raises Unsaid."""
         template = self._templates.of(decision)
         if template.stored:
-            values = {**values, **await self._stored(request.namespace, template.stored)}
+            values = {**values, **await self._stored(admitter, request.namespace, template.stored)}
         return template.filled(values, request)
 
-    async def _stored(self, namespace: str, wanted: frozenset[str]) -> Mapping[str, str]:
+    async def _stored(self, admitter: Admitter, namespace: str, wanted: frozenset[str]) -> Mapping[str, str]:
+        """They stand in an object that was read for the decision, of whichever kind."""
+        found: dict[str, str] = {}
         try:
             async with asyncio.timeout(READ):
-                found = await self.values(namespace, wanted)
+                for kind in sorted(admitter.kinds):
+                    if rest := wanted - found.keys():
+                        found |= await self.values(kind, place(admitter, kind, namespace), rest)
         except (ClusterError, TimeoutError) as error:
             raise Unsaid(f"values of the custom resource cannot be read: {error or 'no answer in time'}") from error
-        if missing := wanted - set(found):
+        if missing := wanted - found.keys():
             raise Unsaid(f"{len(missing)} values of the custom resource have changed since it was observed")
         return found
 

@@ -83,6 +83,8 @@ class Client:
                 config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
             else:
                 path = self._kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+                if not any(os.path.exists(os.path.expanduser(one)) for one in path.split(os.pathsep)):  # noqa: ASYNC240, PTH
+                    raise FileNotFoundError(f"there is no kubeconfig at {path}")  # the loader prints a line of its own
                 await config.load_kube_config(path, context=self._context or None, client_configuration=settings)
             made = client.ApiClient(settings)  # reads certificates: half a file is an OSError here
         except Exception as error:  # loaders of files and plugins raise whatever they like

@@ -64,7 +64,7 @@ class Dev:
             timeout=30,
         )
         assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout if code == 0 else done.stderr
+        return done.stdout if code == 0 else done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +155,9 @@ def test_events_are_filtered_by_what_they_are_about(dev: Dev) -> None:
     ("words", "code", "says"),
     [
         (["lookup", "--model-id=m"], 2, "give --token-ids or --prefix-hash"),
+        (["lookup", "--model-id=m", "--prefix-hash=zz"], 2, "--prefix-hash: 'zz' is not 16 hex digits"),
+        (["explain", "pod/team-a/nobody"], 1, "there is no such Pod, and no decision is told under its name"),
+        (["explain", "cb/team-a/nobody"], 1, ""),
         (["lookup", *PROMPT, "--at=yesterday"], 2, "is no moment"),
         (["lookup", *PROMPT, "--at=2001-01-01"], 1, "no moment was recorded"),
         (["lookup", *PROMPT, "--at=99999999"], 1, "lies in the future"),

@@ -113,9 +113,11 @@ async def test_a_server_must_be_told_who_may_ask_its_admin_endpoints(words: tupl
 
 
 async def test_a_server_that_reviews_tokens_needs_a_cluster_to_be_named(tmp_path: Path) -> None:
-    code, said = await role("server", "--nats=nats://127.0.0.1:1", ACCOUNT, f"--kubeconfig={tmp_path / 'none'}")
+    missing = tmp_path / "none"
+    code, said = await role("server", "--nats=nats://127.0.0.1:1", ACCOUNT, f"--kubeconfig={missing}")
     assert code == 3
-    assert "give --kubeconfig" in said.splitlines()[-1]
+    (line,) = said.splitlines()
+    assert f"there is no kubeconfig at {missing}; give --kubeconfig" in line
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])

@@ -37,6 +37,13 @@ async def test_a_sample_is_applied_and_admitted(path: Path) -> None:
             assert [line for _, decision in outcome.decisions for line in decision.warnings] == []
 
 
+def test_all_samples_can_be_applied_together() -> None:
+    given = [document for path in SAMPLES for document in documents.read(str(path))]
+    world = offline.world_of(given)
+    for document in given:
+        assert offline.admit(document, world, Options()).refused == []
+
+
 async def applied(api: DevKube, document: documents.Document) -> dict[str, Any]:
     """As `kubectl apply --server-side --field-validation=Strict` would."""
     definition = next((one for one in render.DEFINITIONS if one.name == document.kind), None)

@@ -196,11 +196,11 @@ class House:
                 found[key] = Known(one.uid, one.resource_version, shape, 0, 0, one.value, one.problem)
         return found
 
-    async def values(self, namespace: str, wanted: frozenset[str]) -> Mapping[str, str]:
+    async def values(self, kind: str, namespace: str, wanted: frozenset[str]) -> Mapping[str, str]:
         found: dict[str, str] = {}
         for key, document in self.cluster.objects.items():
-            if key.kind == "cachebackends.inferencecache.io" and key.namespace == namespace:
-                found |= kinds.values("cachebackends.inferencecache.io", document)
+            if (key.kind, key.namespace) == (kind, namespace):
+                found |= kinds.values(kind, document)
         return {token: found[token] for token in wanted if token in found}
 
     async def admit(self, path: str, plural: str, document: Object, *, by: Webhook, **asked: Any) -> Object | None:

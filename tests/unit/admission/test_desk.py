@@ -70,11 +70,11 @@ class House:
         self.tell.tell(subjects.WATCH, events.WatchContact(epoch=1))
         self.now = self.tell.world.contact_ns
 
-    def seen(self, document: dict[str, Any]) -> None:
-        """What the log knows of a CacheBackend, tokens for its secrets; the API knows it whole."""
-        found = narrow.narrow(CACHE_BACKENDS, msgspec.json.encode(document))
-        self.tell.seen(CACHE_BACKENDS, found.object)
-        self.cluster[CACHE_BACKENDS] = [document]
+    def seen(self, document: dict[str, Any], kind: str = CACHE_BACKENDS) -> None:
+        """What the log knows of an object, tokens for its secrets; the API knows it whole."""
+        found = narrow.narrow(kind, msgspec.json.encode(document))
+        self.tell.seen(kind, found.object)
+        self.cluster[kind] = [document]
         self.contact()
 
     async def live(self, kind: str, namespace: str) -> dict[Key, Known]:
@@ -90,8 +90,8 @@ class House:
             found[Key(kind, namespace, one.name)] = Known(one.uid, "7", shape, 0, 0, one.value, one.problem)
         return found
 
-    async def values(self, namespace: str, wanted: frozenset[str]) -> dict[str, str]:
-        known = {t: v for one in self.cluster[CACHE_BACKENDS] for t, v in kinds.values(CACHE_BACKENDS, one).items()}
+    async def values(self, kind: str, namespace: str, wanted: frozenset[str]) -> dict[str, str]:
+        known = {t: v for one in self.cluster.get(kind, ()) for t, v in kinds.values(kind, one).items()}
         return {token: known[token] for token in wanted & known.keys()}
 
     async def append(self, event: envelope.Envelope) -> None:
@@ -103,7 +103,8 @@ class House:
         self.log.append(decoded)
 
     async def ask(self, path: str = PODS, document: dict[str, Any] | None = None, **request: Any) -> dict[str, Any]:
-        plural = {PODS: "pods", CREATE_POLICY: "cachepolicies"}.get(path, "cachebackends")
+        kind = (document or reviews.ENGINE).get("kind")
+        plural = "pods" if kind == "Pod" else {CREATE_POLICY: "cachepolicies"}.get(path, "cachebackends")
         body = reviews.of(plural, document or reviews.ENGINE, **request)
         answer: dict[str, Any] = json.loads(await self.desk.answer(path, msgspec.json.encode(body)))
         assert (answer["kind"], answer["apiVersion"]) == ("AdmissionReview", "admission.k8s.io/v1")
@@ -191,6 +192,17 @@ async def test_values_behind_tokens_are_put_back_and_told_nowhere(house: House) 
     assert "hunter2" in json.dumps(patch_of(response))
     assert b"hunter2" not in house.log[0].stored.body
     assert b"Qwen/Qwen3-32B" not in house.log[0].stored.body
+
+
+async def test_values_are_found_in_whichever_object_they_were_written_into() -> None:
+    (hook,) = [one for one in systems.hooks(Options()) if one.admitter.name.startswith("mutate.gpustack")]
+    house = House(*kvpools.KINDS.values())
+    for one in (kvpools.binding(), kvpools.pool(endpoint="me:hunter2@m:50051"), kvpools.backend()):
+        house.seen({**one, "metadata": {**one["metadata"], "uid": one["kind"]}}, kvpools.KINDS[one["kind"]])
+    response = await house.ask(hook.path, kvpools.pod(), namespace="team")
+    assert response["allowed"]
+    assert "me:hunter2@m:50051" in json.dumps(patch_of(response))
+    assert b"hunter2" not in house.log[0].stored.body
 
 
 async def test_a_value_that_changed_since_is_read_with_its_object(house: House) -> None:
