@@ -34,7 +34,7 @@ def counter(metadata: Mapping[str, str]) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
-def judge(known: store.Position, found: store.Extent) -> Judgement:
+def judge(known: store.Position, found: store.Extent, *, lost: bool = False) -> Judgement:
     """Whether a position that was acknowledged or folded still lies in the stream.
 
     "regressed": same incarnation, shorter: the counter has to be raised. "other": somebody raised it already, or it
@@ -42,4 +42,4 @@ def judge(known: store.Position, found: store.Extent) -> Judgement:
     """
     if known.incarnation != found.incarnation:
         return "other"
-    return "regressed" if found.last < known.sequence else "holds"
+    return "regressed" if lost or found.last < known.sequence else "holds"

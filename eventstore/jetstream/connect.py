@@ -137,6 +137,11 @@ class Connection:
                 log.debug("flush of a subscription failed", subject=subject, error=str(error))
         return Tap(self, subscription, sid)
 
+    @property
+    def max_payload(self) -> int:
+        """Bytes of headers and payload that the server takes in one message."""
+        return self.client.max_payload
+
     def inbox(self) -> str:
         return self.client.new_inbox()
 
@@ -147,7 +152,7 @@ class Connection:
             answer = await self._ask(subject, payload, timeout)
         except errors.NoRespondersError:
             return Reply(503, {}, b"")
-        except (errors.Error, OSError) as error:
+        except (errors.Error, OSError, RuntimeError) as error:  # the last is uvloop's: a socket that is lost
             self.check()
             raise store.Unavailable(
                 f"no answer from NATS on {subject} within {timeout:g} s ({error or type(error).__name__})"

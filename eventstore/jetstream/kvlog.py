@@ -37,9 +37,6 @@ class JetStreamKV:
         return self
 
     async def publish(self, subject: str, payload: bytes, *, deadline: float = 2.0) -> int:
-        most = self.connection.client.max_payload
-        if len(payload) > most:
-            raise store.TooLarge(f"{subject}: {len(payload)} bytes, the NATS server takes at most {most}")
         until = asyncio.get_running_loop().time() + deadline
         ack = await self.publisher.publish(subject, payload, deadline=until, resend=False)
         if ack.error is not None:

@@ -113,7 +113,10 @@ def write(client: PrivateClient, data: bytes) -> bool:
     transport = client._transport
     if not client.is_connected or transport is None:
         return False
-    transport.write(data)
+    try:
+        transport.write(data)
+    except RuntimeError:  # uvloop's, when the socket is lost and nats-py was not told yet
+        return False
     return True
 
 

@@ -168,16 +168,17 @@ class Publisher:
         self._connection.check()
         if self._stopped:
             raise store.Unavailable(_CLOSED)
+        if (size := len(headers) + len(payload)) > (most := self._connection.max_payload):
+            raise store.TooLarge(f"{subject}: {size} bytes, the NATS server takes at most {most}")
         self._next += 1
         token = b"%x" % self._next
         if headers:
-            size = len(headers)
             frame = b"HPUB %b %b.%b %d %d\r\n%b%b\r\n" % (
                 subject.encode(),
                 self._inbox,
                 token,
+                len(headers),
                 size,
-                size + len(payload),
                 headers,
                 payload,
             )
@@ -188,8 +189,11 @@ class Publisher:
         self._pending[token] = pending
         self._bytes += len(frame)
         self._send(pending)
+        self._watch()
+
+    def _watch(self) -> None:
         if self._sweeper is None:
-            self._sweeper = loop.call_later(_SWEEP, self._sweep)
+            self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
 
     async def room(self, deadline: float) -> None:
         """Wait for a place in flight. The sweep ends the wait at the deadline: a timer each would cost more."""
@@ -199,6 +203,7 @@ class Publisher:
                 return
         waiter = self._loop.create_future()
         self._waiting.append((waiter, deadline))
+        self._watch()
         try:
             await waiter
         except asyncio.CancelledError:
@@ -276,7 +281,11 @@ class Publisher:
                 waiter.set_exception(
                     store.Unavailable(f"{len(self._pending)} messages wait for NATS; this one was not sent in time")
                 )
-        self._sweeper = self._loop.call_later(_SWEEP, self._sweep) if self._pending else None
+        # One who was let in and then could not send has let nobody in after itself.
+        self._waiting = deque(one for one in self._waiting if not one[0].done())
+        for _ in range(min(len(self._waiting), self._limit - len(self._pending))):
+            self._let_in()
+        self._sweeper = self._loop.call_later(_SWEEP, self._sweep) if self._pending or self._waiting else None
 
     def _connected(self) -> None:
         """Nothing answers what the old connection carried: it is sent again, or given back to who may send it again."""

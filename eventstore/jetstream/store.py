@@ -39,6 +39,7 @@ class JetStreamStore:
         self.reader = reader.Reader(connection, name, store.Stored)
         self._incarnation = ""
         self._highest = 0  # acknowledged to this process in that incarnation
+        self._twice = False  # a number was given again in that incarnation: some of it is lost, however long it is now
         self._lost: store.Regressed | None = None  # until somebody who relied on it was told
         self._life = 0  # of the connection, when that was last looked for in the stream
         self._checking = asyncio.Lock()
@@ -60,9 +61,9 @@ class JetStreamStore:
             lost, self._lost = self._lost, None
             raise lost
         await self._shed(event)
-        before = self._highest
+        before = self._known
         appended = await self.appender.append(event, expected=expected)
-        if not appended.duplicate or appended.sequence > before:
+        if not appended.duplicate or appended.sequence > before.sequence:
             self._acknowledged(before, appended.sequence)
         return appended
 
@@ -73,14 +74,20 @@ class JetStreamStore:
         if self._life != self.connection.life or shedding.worth(event) is not shedding.Worth.RESERVE:
             return False
         try:
-            return self.appender.offer(event, _Offered(functools.partial(self._acknowledged, self._highest), told))
+            return self.appender.offer(event, _Offered(functools.partial(self._acknowledged, self._known), told))
         except store.StoreError:
             return False  # `append` says why
 
-    def _acknowledged(self, before: int, sequence: int) -> None:
-        """`before` is the highest that was acknowledged when this one was sent."""
-        if sequence <= before:
-            self._life = 0  # numbers count up within an incarnation: look before the next append
+    @property
+    def _known(self) -> store.Position:
+        return store.Position(self._incarnation, self._highest)
+
+    def _acknowledged(self, before: store.Position, sequence: int) -> None:
+        """`before` is what had been acknowledged when this one was sent."""
+        if before.incarnation != self._incarnation:
+            return  # what became of that one is known
+        if sequence <= before.sequence:
+            self._twice, self._life = True, 0  # `_check` before the next append
         elif sequence > self._highest:
             self._highest = sequence
 
@@ -103,14 +110,17 @@ class JetStreamStore:
                 if self._highest:
                     return  # the append itself waits for the connection, within its deadline
                 await self.connection.wait_connected(self.deadline)
-            life = self.connection.life
-            known = store.Position(self._incarnation, self._highest)
+            life, known = self.connection.life, self._known
             try:
-                found = await (self.verify(known) if known.sequence else self.extent())
+                if known.sequence:
+                    found = await stream.verify(self.connection, self.name, known, lost=self._twice)
+                else:
+                    found = await self.extent()
                 self._incarnation = found.incarnation
             except store.Regressed as lost:
                 self._incarnation, self._highest, self._lost = lost.found.incarnation, 0, lost
-            self._life = life
+                self._twice = False
+            self._life = 0 if self._twice else life  # told while we looked
 
     async def get(self, sequence: int) -> store.Stored | None:
         return _stored(await api.message(self.connection, self.name, {"seq": sequence})) if sequence > 0 else None

@@ -45,10 +45,13 @@ async def room(connection: connect.Connection, stream: str) -> tuple[int, int]:
     return info["state"]["bytes"], config["max_bytes"] if limited else 0
 
 
-async def verify(connection: connect.Connection, stream: str, known: store.Position) -> store.Extent:
-    """The extent, when it still covers `known`. Else raise the counter, unless that was done, and raise Regressed."""
+async def verify(
+    connection: connect.Connection, stream: str, known: store.Position, *, lost: bool = False
+) -> store.Extent:
+    """The extent, when it still covers `known`. Else raise the counter, unless that was done, and raise Regressed.
+    `lost`: whoever asks knows that the end of that incarnation was lost, though it has grown as long again."""
     found = await extent(connection, stream)
-    match incarnation.judge(known, found):
+    match incarnation.judge(known, found, lost=lost):
         case "holds":
             return found
         case "regressed":

@@ -162,11 +162,14 @@ class Desk:
 
     def _known(self, admitter: Admitter, request: review.Request) -> Again | None:
         """What was decided about an equal question; None where nothing was, or where nobody may say so now."""
-        world, recalling = self.world(), self._recalling.get(admitter.name)
-        if recalling is None or request.namespace in self.excluded or self._is_stale(world):
+        recalling = self._recalling.get(admitter.name)
+        if recalling is None or request.namespace in self.excluded:
             return None
-        reader = Reader(world)
         try:
+            world = self.world()
+            if self._is_stale(world):
+                return None
+            reader = Reader(world)
             known = recalling.recall(
                 bytes(request.object),
                 operation=request.operation,

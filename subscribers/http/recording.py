@@ -49,12 +49,12 @@ def nobody_takes(event: envelope.Envelope, told: Callable[[bool], None]) -> bool
 
 
 class _Put:
-    """One event on its way. `then` is None when it was called."""
+    """One event on its way. `then` is None when it was called; a task appends what was not taken when offered."""
 
-    __slots__ = ("event", "size", "then")
+    __slots__ = ("event", "has_task", "size", "then")
 
     def __init__(self, event: envelope.Envelope, size: int, then: Callable[[], None]) -> None:
-        self.event, self.size = event, size
+        self.event, self.size, self.has_task = event, size, False
         self.then: Callable[[], None] | None = then
 
     def release(self) -> None:
@@ -86,21 +86,28 @@ class Recorder:
     def put(self, event: envelope.Envelope, then: Callable[[], None]) -> None:
         """`then` is called once: at once where nothing is waited for, else when it is time to answer."""
         size = len(memoryview(event.data))
+        put = _Put(event, size, then)
         if self.queued >= MOST or self.queued_bytes + size > MOST_BYTES:
             self.dropped += 1
-            then()
+            put.release()
             return
         self.queued += 1
         self.queued_bytes += size
-        put = _Put(event, size, then)
         loop = asyncio.get_running_loop()
         self._given.append((loop.time() + self._wait, put))
         if self._sweeper is None:
             self._sweeper = loop.call_at(self._given[0][0], self._sweep)
-        if not self._offer(event, functools.partial(self._told, put)):
+        try:
+            taken = self._offer(event, functools.partial(self._told, put))
+        except Exception:  # a defect of ours costs the log nothing
+            log.exception("decision-not-offered", subject=event.subject)
+            taken = False
+        if not taken:
             self._try(put)
 
     def _told(self, put: _Put, stored: bool) -> None:
+        if put.has_task:
+            return
         if stored:
             self.stored += 1
             self._over(put)
@@ -108,6 +115,7 @@ class Recorder:
             self._try(put)
 
     def _try(self, put: _Put) -> None:
+        put.has_task = True
         task = asyncio.get_running_loop().create_task(self._until_stored(put))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -143,6 +151,8 @@ class Recorder:
                     return
                 except store.StoreError as error:
                     log.debug("decision-waits", subject=event.subject, error=str(error))
+                except Exception:  # a defect of ours costs the log nothing
+                    log.exception("decision-waits", subject=event.subject)
                 await asyncio.sleep(AGAIN)
         finally:
             self._over(put)

@@ -154,6 +154,11 @@ class Connection(connection.Connection):
         self._room.left += self._held
         self._held = 0
 
+    def _let_go_when_idle(self) -> None:
+        """What a client sends behind a review is held on: nobody knows whose pieces they are."""
+        if not (self._asked or self._queue or self.stage is connection.Stage.BODY):
+            self._let_go()
+
     def _in_order(self, item: connection.Item | bytes) -> None:
         if self._asked:
             self._queue.append(item)
@@ -169,19 +174,19 @@ class Connection(connection.Connection):
             item.handler.begin(item.body, functools.partial(self._replied, item))
         else:
             super()._answer(item)
-            if not self._queue:
-                self._let_go()
+            self._let_go_when_idle()
 
     def _replied(self, item: connection.Item, reply: replies.Reply) -> None:
         self._asked = False
-        self._let_go()
         if self._is_lost:
+            self._let_go()
             return
         item.handler = lambda _: reply
         super()._answer(item)
         self._budget = connection.ANSWERS_PER_TURN
         self._set_deadline()
         self._work()
+        self._let_go_when_idle()
 
     def _work(self) -> None:
         if not self._asked:

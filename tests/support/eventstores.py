@@ -79,7 +79,7 @@ class JetStream:
 
     def __init__(self, directory: Path) -> None:
         self.server = natsserver.Server(directory / "nats")
-        self._backup = directory / "backup"
+        self.backup = directory / "backup"
         self._open: list[Any] = []
 
     async def connection(self, name: str = "test", **options: Any) -> connect.Connection:
@@ -107,13 +107,13 @@ class JetStream:
 
     async def mark(self, log: JetStreamStore) -> None:
         await self.server.stop()
-        self.server.back_up(self._backup)
+        self.server.back_up(self.backup)
         await self.server.start()
         await log.connection.wait_connected(5)
 
     async def return_to_mark(self, log: JetStreamStore) -> None:
         await self.server.stop()
-        self.server.restore(self._backup)
+        self.server.restore(self.backup)
         again = asyncio.Event()
         log.connection.on_connect.append(again.set)
         await self.server.start()

@@ -19,8 +19,11 @@ class Wire:
         self.take: Callable[[list[Any]], None] = lambda taken: None
         self.ended = 0
         self.fault: store.Misconfigured | None = None
+        self.max_payload = 1 << 20
 
-    def check(self) -> None: ...
+    def check(self) -> None:
+        if self.fault is not None:
+            raise self.fault
 
     def inbox(self) -> str:
         return "_INBOX.x"

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -319,3 +320,21 @@ async def wait_until(true: object, timeout: float = 5.0) -> None:
     async with asyncio.timeout(timeout):
         while not true():
             await asyncio.sleep(0.01)
+
+
+async def test_a_socket_that_uvloop_calls_closed_is_an_outage(
+    nats: natsserver.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the loss of a socket and nats-py's hearing of it uvloop raises RuntimeError."""
+
+    def closed(*words: Any, **more: Any) -> Any:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+    async with await connect.connect(nats.url, connect.Options(name="test"), wait=5) as made:
+        assert made.write(b"PING\r\n")
+        with monkeypatch.context() as patch:
+            patch.setattr(made.client._transport, "write", closed)
+            assert not made.write(b"PING\r\n")
+            patch.setattr(made.client, "request", closed)
+            with pytest.raises(store.Unavailable, match=r"no answer from NATS on a .*the handler is closed"):
+                await made.request("a")

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,3 +128,34 @@ async def test_closing_tells_whoever_waits(bench: JetStream) -> None:
         await log.close()
         assert told == [False]
         assert not log.offer(gone(2), pytest.fail)
+
+
+@pytest.mark.parametrize("way", ["offer", "append"])
+async def test_a_loss_is_noticed_though_what_waited_has_filled_it_up_again(bench: JetStream, way: str) -> None:
+    """What waits is sent before anybody can look: the stream is as long again by then."""
+    log = await opened(bench)
+    before = await log.extent()
+    await bench.mark(log)
+    for number in range(1, 11):
+        await log.append(gone(number))
+    waiting: list[asyncio.Future[Any]] = []
+    told: list[bool] = []
+    async with bench.outage(log):
+        bench.server.restore(bench.backup)
+        for number in range(100, 150):
+            if way == "offer":
+                assert log.offer(gone(number), told.append)
+            else:
+                waiting.append(asyncio.ensure_future(log.append(gone(number))))
+        await asyncio.sleep(0)
+    await log.connection.wait_connected(5)
+    await asyncio.gather(*waiting)
+    while way == "offer" and len(told) < 50:
+        await asyncio.sleep(0.02)
+    assert (await log.extent()).last > 11, "longer than it ever was"
+    with pytest.raises(store.Regressed):
+        await log.append(gone(200), expected=11)
+    assert (await log.extent()).incarnation != before.incarnation
+    await log.append(gone(200))
+    assert await offered(log, gone(201)), "and no second alarm"
+    await log.append(gone(202), expected=(await log.extent()).last)

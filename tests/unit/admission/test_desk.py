@@ -21,7 +21,7 @@ from handlers.effects.cluster import ClusterError
 from handlers.outcome import Key
 from handlers.world import kinds
 from handlers.world.reader import Reader
-from handlers.world.state import Known
+from handlers.world.state import Known, World
 from subscribers.http import admission, recording
 from subscribers.kubernetes import narrow
 from tests.support import kvpools, reviews
@@ -368,6 +368,18 @@ async def test_a_defect_of_ours_never_stops_a_pod(house: House, monkeypatch: pyt
     response = await house.ask()
     assert response["allowed"]
     assert "ZeroDivisionError" in response["warnings"][0]
+
+
+async def test_a_world_that_cannot_be_had_leaves_nobody_waiting(house: House) -> None:
+    def broken() -> World:
+        raise RuntimeError("a bug")
+
+    house.seen(BACKEND)
+    house.desk.world = broken
+    body = msgspec.json.encode(reviews.of_pod())
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="a bug"):
+            await asyncio.wait_for(house.desk.answer(PODS, body), 1.0)
 
 
 async def test_a_policy_is_refused_where_its_siblings_cannot_be_read(house: House) -> None:

@@ -229,3 +229,34 @@ async def test_stopping_fails_what_waits_and_forgets_the_connection(wire: Wire) 
     assert wire.ended == 1
     with pytest.raises(store.Unavailable, match="the log was closed; the message was not sent"):
         await start(publish)
+
+
+async def test_whoever_was_let_in_and_could_not_send_does_not_keep_the_others_out(wire: Wire, looptime: Any) -> None:
+    publish = made(wire, in_flight=3)
+    many = [start(publish, within=60.0, body=b"%d" % number) for number in range(9)]
+    await settle()
+    wire.fault = store.Misconfigured("not permitted")
+    for number in range(3):
+        wire.answer(number)
+    await settle()
+    wire.fault = None
+    await asyncio.sleep(0.2)
+    failed = [one for one in many if one.done() and isinstance(one.exception(), store.Misconfigured)]
+    sent = len(wire.frames)
+    while not all(one.done() for one in many):
+        for number in range(3, len(wire.frames)):
+            wire.answer(number)
+        await asyncio.sleep(0.1)
+    assert (len(failed), sent) == (3, 6)
+    assert not publish.crowded
+    assert looptime < 1
+
+
+async def test_what_the_server_never_takes_is_refused_and_not_sent(wire: Wire) -> None:
+    publish = made(wire)
+    wire.max_payload = 100
+    for body, headers in ((b"x" * 101, b""), (b"x" * 90, b"NATS/1.0\r\n\r\n")):
+        with pytest.raises(store.TooLarge, match=r"wl\.a: 10[12] bytes, the NATS server takes at most 100"):
+            await start(publish, body=body, headers=headers)
+    assert wire.frames == []
+    assert publish.counters().pending == 0

@@ -140,3 +140,37 @@ async def test_a_refusal_for_good_is_counted_and_lets_go() -> None:
     made.put(EVENT, let_go.set)
     await let_go.wait()
     assert (made.refused, made.queued) == (1, 0)
+
+
+async def test_a_defect_of_the_log_is_tried_again_and_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "AGAIN", 0.01)
+    log, let_go, told = Log(), list[str](), list[Callable[[bool], None]]()
+    tries = 0
+
+    def offer(event: envelope.Envelope, acknowledged: Callable[[bool], None]) -> bool:
+        told.append(acknowledged)
+        raise RuntimeError("unable to perform operation; the handler is closed")
+
+    async def append(event: envelope.Envelope) -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise RuntimeError("unable to perform operation; the handler is closed")
+        await log.append(event)
+
+    made = recording.Recorder(append, offer)
+    made.put(EVENT, lambda: let_go.append("one"))
+    told[0](True)  # it was on its way all the same
+    assert await made.drain(5.0) == 0
+    assert (let_go, log.appended, made.stored, made.queued, made.queued_bytes) == (["one"], [EVENT], 1, 0, 0)
+
+
+async def test_an_answer_that_fails_where_the_queue_is_full_is_not_told_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "MOST", 0)
+
+    def fails() -> None:
+        raise RuntimeError("the client's transport")
+
+    made = recorder(Log())
+    made.put(EVENT, fails)
+    assert made.dropped == 1

@@ -215,6 +215,20 @@ async def test_all_clients_together_may_hold_so_much_and_what_ends_is_given_back
     assert room.left == LARGE
 
 
+async def test_an_answer_gives_nothing_back_of_what_is_still_being_received() -> None:
+    client = Client()
+    whole = client.listener.room.left
+    await client.send(post(b"small") + post(b"x" * LARGE)[:-10])
+    held = whole - client.listener.room.left
+    assert held > 0
+    await client.answer(0, b"1")
+    assert whole - client.listener.room.left >= held
+    await client.send(b"x" * 10)
+    await client.answer(1, b"2")
+    assert client.bodies == [b"1", b"2"]
+    assert client.listener.room.left == whole
+
+
 @pytest.mark.parametrize(
     "sent", [post(b"x" * LARGE)[:-10], post(b"x" * LARGE, b"/nothing"), post(b"bad"), post(b"x" * LARGE)]
 )
