@@ -7,8 +7,10 @@
 Without the wheel a test that asks for one is skipped by name, and fails under WARMLOG_REQUIRE_REAL=1.
 """
 
+import contextlib
 import importlib.metadata
 import shutil
+import time
 from pathlib import Path
 
 from tests.support import real
@@ -66,7 +68,11 @@ class Server:
         await self.handle.kill()
 
     def suspend(self) -> None:
+        """It answers nothing more when this returns: a signal takes a moment to reach threads that run."""
         self.handle.suspend()
+        until = time.monotonic() + 1
+        while any(state != "T" for state in _states(self.handle.pid)) and time.monotonic() < until:
+            time.sleep(0.001)
 
     def resume(self) -> None:
         self.handle.resume()
@@ -83,3 +89,12 @@ class Server:
     def restore(self, backup: Path) -> None:
         shutil.rmtree(self.data)
         shutil.copytree(backup, self.data)
+
+
+def _states(pid: int) -> list[str]:
+    """Of each thread; none where the system does not tell."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            found.append(path.read_text().rpartition(")")[2].split()[0])
+    return found
