@@ -9,7 +9,7 @@ READY  := $(VENV)/.ready
 help:
 	@echo "make demo    run the main job once, from a wired Pod to a routed prompt (sets up $(VENV) first)"
 	@echo "make test    every test"
-	@echo "make check   layout, style, types, import contracts, unit tests: under a minute"
+	@echo "make check   layout, style, types, import contracts, unit tests: about a minute"
 	@echo "make bench   measured rows: index, append, replay, keyframes, admission, controller"
 	@echo "make bench-peers    a peer's indexer and ours over the same bytes: ARGS='--replicas 8 --rounds 1' for less"
 	@echo "make soak    ROUNDS=100 SEED=1: rounds of faults, judged; the table is written to build/soak-1.md"

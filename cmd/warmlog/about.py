@@ -32,6 +32,8 @@ NAMES: Final = _names()
 
 def key(text: str, *, flag: str = "") -> Key:
     """Raises UsageError."""
+    if not text:
+        raise UsageError(f"{flag}give KIND/NAMESPACE/NAME, as in pod/team-a/engine-0")
     kind, _, rest = text.partition("/")
     namespace, slash, name = rest.partition("/")
     if not kind or not slash or not name or "/" in name:

@@ -198,7 +198,7 @@ def affinity_hint(look: question.Lookup) -> question.Answer | None:
     name = affinity.pick(seed, (replica.name for replica in look.serving)) if seed else None
     if name is None:
         return None
-    detail = request.Detail("affinity", "nobody holds enough of this prompt; equal prompts get this replica")
+    detail = request.Detail("affinity", "no replica stands out for this prompt; equal prompts get this one")
     return question.Answer("AFFINITY_HINT", detail, [request.ReplicaScore(name)])
 
 
