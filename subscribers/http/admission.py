@@ -1,17 +1,15 @@
-"""Answering AdmissionReviews: from the world where it is fresh, with one live read where it is not.
+"""Answering AdmissionReviews.
 
     read        a body that is no review is 400 with one line
     again       a review that was answered, or is being answered, gets the same bytes
     concerned   what nothing of ours touches is counted and allowed
-    decide      over the world; a kind that is not listed, a watch that was silent for more than 3 s, or something that
-                was looked for and is not there mean one LIST per namespace and kind, shared by all who ask at the same
-                time, 300 ms at most
+    decide      over the world where it is fresh, with one live read where it is not (judging)
     record      `admission.decided` is appended first, and waited for 20 ms at most; then the answer goes out
 
 Whatever fails, or takes longer than a second, ends in the system's rule: admitted as it came with a warning, or refused
 with what to do. Dry runs are decided and not recorded.
 
-Not here: what is decided (handlers), how decisions get into the log (recording), HTTP (reviewing).
+Not here: what is decided (handlers), over what (judging), how decisions get into the log (recording), HTTP (reviewing).
 
 Rules: design.md section 2 ("admission.decided") and section 5.
 """
@@ -20,7 +18,7 @@ import asyncio
 import collections
 import functools
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, cast
 
 import msgspec
@@ -32,17 +30,16 @@ from handlers.admission.decision import Decision, Question
 from handlers.admission.glance import Glance
 from handlers.admission.view import View
 from handlers.effects.cluster import ClusterError
-from handlers.outcome import Key
 from handlers.system import Admitter, Recalling, Undecided, place
-from handlers.world.reader import Reader, Unlisted
-from handlers.world.state import Known, World
-from subscribers.http import recording
-from subscribers.http.sharedreads import READ, Live, SharedReads, Unsaid
+from handlers.world.reader import Reader
+from handlers.world.state import World
+from subscribers.http import judging, recording
+from subscribers.http.judging import Judged
+from subscribers.http.sharedreads import READ, Live, Unsaid
 
 log = structlog.get_logger()
 
 DEADLINE: Final = 1.0
-FRESH_NS: Final = 3_000_000_000
 REMEMBERED: Final = 2048
 
 #: Given the answer, or why there is none.
@@ -57,15 +54,6 @@ class Identity(NamedTuple):
     instance: str
     logic: str
     settings: str
-
-
-class Judged(NamedTuple):
-    """`decision` is None where nothing of ours is concerned. `live` was read for it, `whole` are the lists in it."""
-
-    decision: Decision | None
-    reader: Reader
-    live: Mapping[Key, Known] = {}
-    whole: frozenset[tuple[str, str]] = frozenset()
 
 
 class Again(NamedTuple):
@@ -100,7 +88,7 @@ class Desk:
         excluded: frozenset[str] = frozenset(),
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        self.admitters, self.world, self.reads, self.values = admitters, world, SharedReads(live), values
+        self.admitters, self.values, self.judge = admitters, values, judging.Judge(world, live, clock)
         self.recorder, self.identity, self.excluded, self.clock = recorder, identity, excluded, clock
         self.decided: collections.Counter[tuple[str, str, str]] = collections.Counter()  # webhook, verdict, check
         self.unconcerned = self.malformed = self.repeated = 0
@@ -166,8 +154,8 @@ class Desk:
         if recalling is None or request.namespace in self.excluded:
             return None
         try:
-            world = self.world()
-            if self._is_stale(world):
+            world = self.judge.world()
+            if self.judge.is_stale(world):
                 return None
             reader = Reader(world)
             known = recalling.recall(
@@ -233,9 +221,9 @@ class Desk:
         seen = admitter.see(current) if current is not None else None
         before = admitter.see(old) if old is not None else None
         question = _question(request, seen, before)
-        judged = self._at_once(admitter, question)
+        judged = self.judge.at_once(admitter, question)
         if judged is None or (judged.decision is not None and judged.decision.missed):
-            judged = await self._read_first(admitter, question, judged)
+            judged = await self.judge.read_first(admitter, question, judged)
         for again in (False, True):
             decision = judged.decision
             if decision is None or not decision.ours:
@@ -245,7 +233,7 @@ class Desk:
             except Unsaid:
                 if again:
                     raise
-                judged = await self._read_first(admitter, question, None)
+                judged = await self.judge.read_first(admitter, question, None)
                 continue
             body = review.answer(request, decision, patch)
             return await self._told(admitter, _asked(question), decision, judged, body, question.dry_run)
@@ -255,44 +243,6 @@ class Desk:
         """Counted, and nothing else."""
         self.unconcerned += 1
         return Answered(review.answer(request, Decision(verdict="allowed", check=check)), check, "allowed")
-
-    # Deciding -----------------------------------------------------------------------------------------------------
-
-    def _at_once(self, admitter: Admitter, question: Question) -> Judged | None:
-        """From the world alone; None where the world cannot say."""
-        world = self.world()
-        if admitter.kinds and self._is_stale(world):
-            return None
-        try:
-            return _judge(admitter, question, Judged(None, Reader(world)))
-        except Unlisted:
-            return None
-
-    def _is_stale(self, world: World) -> bool:
-        return self.clock() - world.contact_ns > FRESH_NS
-
-    async def _read_first(self, admitter: Admitter, question: Question, first: Judged | None) -> Judged:
-        """With a live read. Where the world was fresh and only something was missing in it (`first`), a failed read
-        leaves a system that fails open with what the world says."""
-        decision = first.decision if first is not None else None
-        wanted: Iterable[str] = decision.missed if decision is not None else sorted(admitter.kinds)
-        live, whole = dict[Key, Known](), set[tuple[str, str]]()
-        for _ in range(1 + len(admitter.kinds)):
-            try:
-                for kind in wanted:
-                    where = place(admitter, kind, question.namespace)
-                    live.update(await self.reads.objects(kind, where))
-                    whole.add((kind, where))
-            except Unsaid:
-                if first is not None and admitter.fails_open:
-                    return first
-                raise
-            reader = Reader(self.world(), live=live, whole=frozenset(whole))
-            try:
-                return _judge(admitter, question, Judged(None, reader, live, frozenset(whole)))
-            except Unlisted as unlisted:
-                wanted = (unlisted.kind,)
-        raise RuntimeError(f"{admitter.name} reads kinds that it does not name")
 
     # Answering ----------------------------------------------------------------------------------------------------
 
@@ -360,7 +310,7 @@ class Desk:
         except Exception:
             decision, seen = _rule(admitter, error), None
             body = review.answer(request, decision)
-        asked, judged = _asked(_question(request, seen, None)), Judged(decision, Reader(self.world()))
+        asked, judged = _asked(_question(request, seen, None)), Judged(decision, Reader(self.judge.world()))
         return await self._told(admitter, asked, decision, judged, body, bool(request.dry_run))
 
 
@@ -386,12 +336,6 @@ def _tell(told: Told, promise: asyncio.Future[bytes]) -> None:
 def _asked(question: Question) -> recording.Asked:
     view = question.view or {}
     return recording.asked(question, view, view.get("metadata"))
-
-
-def _judge(admitter: Admitter, question: Question, judged: Judged) -> Judged:
-    if not admitter.concerned(question, judged.reader):
-        return judged
-    return judged._replace(decision=admitter.decide(question, judged.reader))
 
 
 def _question(request: review.Request, seen: View | None, before: View | None) -> Question:

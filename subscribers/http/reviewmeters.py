@@ -25,8 +25,18 @@ def register(registry: metrics.Registry, desk: admission.Desk, recorder: recordi
     read("counter", "warmlog_admission_unconcerned_total", "Allowed, none of ours.", source=lambda: desk.unconcerned)
     read("counter", "warmlog_admission_malformed_total", "Bodies that are no review.", source=lambda: desk.malformed)
     read("counter", "warmlog_admission_repeated_total", "Answered a second time.", source=lambda: desk.repeated)
-    read("counter", "warmlog_admission_live_reads_total", "Lists read from the API.", source=lambda: desk.reads.lists)
-    read("counter", "warmlog_admission_live_read_failures_total", "Of those, failed.", source=lambda: desk.reads.failed)
+    read(
+        "counter",
+        "warmlog_admission_live_reads_total",
+        "Lists read from the API.",
+        source=lambda: desk.judge.reads.lists,
+    )
+    read(
+        "counter",
+        "warmlog_admission_live_read_failures_total",
+        "Of those, failed.",
+        source=lambda: desk.judge.reads.failed,
+    )
     read("counter", "warmlog_admission_recorded_total", "Decisions in the log.", source=lambda: recorder.stored)
     read("gauge", "warmlog_admission_queued_events", "Decisions that wait.", source=lambda: recorder.queued)
     read(

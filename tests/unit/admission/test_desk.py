@@ -358,7 +358,7 @@ async def test_a_failed_look_for_what_is_missing_is_no_failure(house: House) -> 
     house.trouble = ClusterError(0, "NoAnswer", "refused")
     assert await house.ask() == {"uid": "u", "allowed": True}
     await asyncio.sleep(0)
-    assert house.desk.reads.failed == 1
+    assert house.desk.judge.reads.failed == 1
 
 
 async def test_a_defect_of_ours_never_stops_a_pod(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,7 +375,7 @@ async def test_a_world_that_cannot_be_had_leaves_nobody_waiting(house: House) ->
         raise RuntimeError("a bug")
 
     house.seen(BACKEND)
-    house.desk.world = broken
+    house.desk.judge.world = broken
     body = msgspec.json.encode(reviews.of_pod())
     for _ in range(2):
         with pytest.raises(RuntimeError, match="a bug"):
