@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 from eventstore import envelope, events, store
-from tests.support import natsserver
-from tests.support.eventstores import SHORT, JetStream, Memory, everything, follow, insist, moment
+from tests.support.eventstores import SHORT, Memory, everything, follow, insist, jetstream, moment
 
 
 @pytest.fixture(params=["memory", "jetstream"])
@@ -21,13 +20,8 @@ async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerato
     if request.param == "memory":
         yield Memory()
         return
-    natsserver.require()
-    made = JetStream(tmp_path)
-    await made.server.start()
-    try:
+    async with jetstream(tmp_path) as made:
         yield made
-    finally:
-        await made.close()
 
 
 async def test_an_empty_log_has_no_last_and_nothing_to_read(bench: Any) -> None:

@@ -157,7 +157,7 @@ def test_events_are_filtered_by_what_they_are_about(dev: Dev) -> None:
         (["lookup", "--model-id=m"], 2, "give --token-ids or --prefix-hash"),
         (["lookup", "--model-id=m", "--prefix-hash=zz"], 2, "--prefix-hash: 'zz' is not 16 hex digits"),
         (["explain", "pod/team-a/nobody"], 1, "there is no such Pod, and no decision is told under its name"),
-        (["explain", "cb/team-a/nobody"], 1, ""),
+        (["explain", "cb/team-a/nobody"], 1, "it does not exist"),
         (["explain"], 2, "give KIND/NAMESPACE/NAME, as in pod/team-a/engine-0"),
         (["lookup", *PROMPT, "--at=yesterday"], 2, "is no moment"),
         (["lookup", *PROMPT, "--at=2001-01-01"], 1, "no moment was recorded"),

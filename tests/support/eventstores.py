@@ -125,6 +125,18 @@ class JetStream:
         await self.server.stop()
 
 
+@contextlib.asynccontextmanager
+async def jetstream(directory: Path) -> AsyncGenerator[JetStream, None]:
+    """One over a server of its own; the test is skipped, or fails, where there is none."""
+    natsserver.require()
+    made = JetStream(directory)
+    await made.server.start()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
 def cut_next(connection: connect.Connection, take: Any, *, skip: int = 0, count: int = 1) -> None:
     """Drop `count` frames on their way to a tap, after letting `skip` pass: what a full buffer in a client does."""
     taps = connection.client.splitter.taps

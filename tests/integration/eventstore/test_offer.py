@@ -10,8 +10,7 @@ import pytest
 
 from eventstore import envelope, events, store
 from eventstore.jetstream.store import JetStreamStore
-from tests.support import natsserver
-from tests.support.eventstores import JetStream, everything, moment
+from tests.support.eventstores import JetStream, everything, jetstream, moment
 
 
 def gone(number: int, *, padding: str = "") -> envelope.Envelope:
@@ -28,13 +27,8 @@ def gone(number: int, *, padding: str = "") -> envelope.Envelope:
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncGenerator[JetStream, None]:
-    natsserver.require()
-    made = JetStream(tmp_path)
-    await made.server.start()
-    try:
+    async with jetstream(tmp_path) as made:
         yield made
-    finally:
-        await made.close()
 
 
 async def opened(bench: JetStream, *, deadline: float = 3.0) -> JetStreamStore:
