@@ -2,6 +2,6 @@
 
 8080   hotpath ─ connection ─ routes ─ lookups        replies · health · meters
 8081   admin ─ gate ─ intake ─ orders ─ probes        identity ─ bearer
-reviews, over TLS       reviewing ─ admission ─ recording     reviewmeters
+reviews, over TLS       reviewing ─ admission ─ judging ─ sharedreads     recording · reviewmeters
 a role without either   status
 """
