@@ -4,7 +4,6 @@ Nothing is stored; each function returns the object sent, completed by its statu
 """
 
 import uuid
-from typing import Any
 
 from devkube.access.authn import ISSUER, Authenticator, TokenError
 from devkube.access.rbac import Authorizer, Question, faults
@@ -88,11 +87,21 @@ def subject_access_review(authorizer: Authorizer, obj: Object, namespace: str = 
         raise _refused(obj, "spec.user", "at least one of user or group must be specified")
     if namespace and (spec.get("resourceAttributes") or {}).get("namespace") != namespace:
         raise bad_request(f"spec.resourceAttributes.namespace must match namespace: {namespace}")
-    return _answered(authorizer, obj, User(spec.get("user") or "", groups=tuple(spec.get("groups") or ())))
+    user = User(spec.get("user") or "", groups=tuple(spec.get("groups") or ()))
+    return self_subject_access_review(authorizer, obj, user)
 
 
 def self_subject_access_review(authorizer: Authorizer, obj: Object, user: User) -> Object:
-    return _answered(authorizer, obj, user)
+    """What `kubectl auth can-i` asks."""
+    spec = obj.get("spec") or {}
+    given = [spec[key] for key in ("resourceAttributes", "nonResourceAttributes") if spec.get(key) is not None]
+    if len(given) != 1:
+        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        raise _refused(obj, "spec.resourceAttributes", text)
+    asked = {key: given[0][key] for key in _ASKED if given[0].get(key)}
+    decision = authorizer.decide(Question(user, **{"verb": "", **asked}))
+    status = {"allowed": decision.allowed, **({"reason": decision.reason} if decision.reason else {})}
+    return {**obj, "metadata": obj.get("metadata") or {}, "status": status}
 
 
 def self_subject_rules_review(authorizer: Authorizer, obj: Object, user: User) -> Object:
@@ -112,18 +121,6 @@ def self_subject_rules_review(authorizer: Authorizer, obj: Object, user: User) -
     if told := faults(grants):
         status["evaluationError"] = told
     return {**obj, "metadata": {}, "spec": {}, "status": status}
-
-
-def _answered(authorizer: Authorizer, obj: Object, user: User) -> Object:
-    spec = obj.get("spec") or {}
-    given: list[Any] = [spec.get(key) for key in ("resourceAttributes", "nonResourceAttributes")]
-    if sum(one is not None for one in given) != 1:
-        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        raise _refused(obj, "spec.resourceAttributes", text)
-    asked = given[0] if given[0] is not None else given[1]
-    decision = authorizer.decide(Question(user, **{"verb": "", **{k: asked[k] for k in _ASKED if asked.get(k)}}))
-    status = {"allowed": decision.allowed, **({"reason": decision.reason} if decision.reason else {})}
-    return {**obj, "metadata": obj.get("metadata") or {}, "status": status}
 
 
 def _refused(obj: Object, path: str, text: str) -> Exception:

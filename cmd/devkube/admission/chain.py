@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from devkube import patches
+from devkube import patches, strategies
 from devkube.admission import matching, review
 from devkube.admission.call import Caller, CallFailed
 from devkube.admission.matching import Hook
@@ -40,7 +40,7 @@ class Chain(Admission):
 
     async def mutate(self, attributes: Attributes) -> Object:
         """The object after all of them; `attributes.object` is it as well."""
-        hooks = () if matching.exempt(attributes) else matching.hooks(map(load, self._store.select(matching.MUTATING)))
+        hooks = self._hooks(matching.MUTATING, attributes)
         called, due, changed = set[int](), set[int](), False  # by their places; `called`: and nothing changed since
         for turn in (0, 1):
             for at, hook in enumerate(hooks):
@@ -58,21 +58,22 @@ class Chain(Admission):
         return attributes.object or {}
 
     async def validate(self, attributes: Attributes) -> None:
-        hooks = (
-            () if matching.exempt(attributes) else matching.hooks(map(load, self._store.select(matching.VALIDATING)))
-        )
+        hooks = self._hooks(matching.VALIDATING, attributes)
         found = [(hook, self._told_as(hook, attributes)) for hook in hooks]
         calls = [self._ask(hook, resource, attributes, mutating=False) for hook, resource in found if resource]
         for told in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(told, BaseException):
                 raise told
 
+    def _hooks(self, key: str, attributes: Attributes) -> list[Hook]:
+        return [] if matching.exempt(attributes) else matching.hooks(map(load, self._store.select(key)))
+
     def _told_as(self, hook: Hook, attributes: Attributes) -> Resource | None:
         return matching.told_as(hook, attributes, self._catalog, self._labels_of)
 
-    def _labels_of(self, namespace: str) -> Mapping[str, str] | None:
+    def _labels_of(self, namespace: str) -> Mapping[str, str]:
         found = self._store.get("namespaces", "", namespace)
-        return None if found is None else found.labels
+        return found.labels if found else {}  # it ended while a webhook was asked
 
     async def _ask(self, hook: Hook, resource: Resource, attributes: Attributes, *, mutating: bool) -> bool:
         """Whether the hook changed the object, which is then in `attributes`. StatusError for a denial, and for a call
@@ -91,8 +92,6 @@ class Chain(Admission):
         self, hook: Hook, resource: Resource, attributes: Attributes, *, mutating: bool
     ) -> review.Response:
         name = hook["name"]
-        if attributes.dry_run and hook.get("sideEffects") not in ("None", "NoneOnDryRun"):
-            raise bad_request(f'admission webhook "{name}" does not support dry run')
         uid = str(uuid.uuid4())
         body = msgspec.json.encode(review.request(uid, attributes, resource))
         raw = await self._caller.post(hook.get("clientConfig") or {}, body, hook.get("timeoutSeconds") or 10)
@@ -110,7 +109,7 @@ class Chain(Admission):
 def _patched(hook: Hook, resource: Resource, attributes: Attributes, response: review.Response) -> bool:
     """Apply a JSON Patch strictly: what does not apply fails the request, whatever failurePolicy says."""
     operations = response.operations()
-    if operations == []:
+    if operations in ([], None):
         return False
     if response.patch_type != "JSONPatch":
         raise CallFailed(f'unsupported patch type "{response.patch_type}"')
@@ -122,17 +121,14 @@ def _patched(hook: Hook, resource: Resource, attributes: Attributes, response: r
         after = patches.json_patch(before, operations)
         for key in ("apiVersion", "kind"):  # absent they are what they were
             if after.setdefault(key, before.get(key)) != before.get(key):
-                raise internal(f'admission webhook "{hook["name"]}" changed {key}')
-        if not isinstance(after.setdefault("metadata", {}), dict):
-            raise internal(f'admission webhook "{hook["name"]}" made metadata something else than an object')
+                raise bad_request(f'admission webhook "{hook["name"]}" changed {key}')
+        strategies.metadata(after)
         if attributes.kind is None:
             resource.rules.decode(after, validation="Ignore")
         changed = after != before
         if attributes.kind is None:
             resource.rules.default(after)
     except StatusError as error:
-        if error.code == 500:
-            raise
         raise internal(error.message) from error
     attributes.object = {**after, "apiVersion": attributes.object["apiVersion"]}
     return changed

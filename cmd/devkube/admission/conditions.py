@@ -60,22 +60,19 @@ def matches(expressions: Sequence[str], variables: Mapping[str, Any], *, lenient
     return not errors
 
 
-def problems(
-    conditions: Sequence[Mapping[str, Any]], path: str, known: Sequence[Mapping[str, Any]] = ()
-) -> list[Cause]:
-    """What is wrong with the expressions of one hook; those that are in `known` already are not asked again."""
+def problems(conditions: Sequence[Mapping[str, Any]], path: str) -> list[Cause]:
+    """What is wrong with the expressions of one hook."""
     from devkube.custom import celenv
 
     causes: list[Cause] = []
-    stored = {one.get("expression") for one in known}
     for at, one in enumerate(conditions):
         expression = (one.get("expression") or "").strip()
         if not expression:
             causes.append(Cause("FieldValueRequired", "Required value", f"{path}[{at}].expression"))
-        elif one.get("expression") not in stored:
-            try:
-                _compiled(expression)
-            except celenv.Refused as wrong:
-                text = f'Invalid value: "{expression}": {wrong}'
-                causes.append(Cause("FieldValueInvalid", text, f"{path}[{at}].expression"))
+            continue
+        try:
+            _compiled(expression)
+        except celenv.Refused as wrong:
+            text = f'Invalid value: "{expression}": {wrong}'
+            causes.append(Cause("FieldValueInvalid", text, f"{path}[{at}].expression"))
     return causes

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from devkube import selectors
 from devkube.admission import conditions, review
-from devkube.errors import About, StatusError, forbidden, not_found
+from devkube.errors import About, forbidden
 from devkube.kinds import Catalog, Object, Resource
 from devkube.requests import Attributes
 
@@ -19,7 +19,7 @@ MUTATING: Final = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 VALIDATING: Final = "validatingwebhookconfigurations.admissionregistration.k8s.io"
 Hook = Mapping[str, Any]  # an entry of a configuration's `webhooks`
 Labels = Mapping[str, str]
-LabelsOf = Callable[[str], Labels | None]  # of a namespace; None when it does not exist
+LabelsOf = Callable[[str], Labels]  # of a namespace
 
 
 def hooks(configurations: Iterable[Object]) -> list[Hook]:
@@ -32,8 +32,8 @@ def exempt(attributes: Attributes) -> bool:
 
 
 def told_as(hook: Hook, attributes: Attributes, catalog: Catalog, labels_of: LabelsOf) -> Resource | None:
-    """The version of the resource to tell the hook; None when it is not concerned. StatusError 404 when the namespace
-    to select by is missing, 403 when a condition cannot be evaluated and failurePolicy is Fail."""
+    """The version of the resource to tell the hook; None when it is not concerned. StatusError 403 when a
+    condition cannot be evaluated and failurePolicy is Fail."""
     if not _selected(hook, attributes):
         return None
     resource = _named(hook, attributes, catalog)
@@ -86,11 +86,7 @@ def _in_namespace(hook: Hook, attributes: Attributes, labels_of: LabelsOf) -> bo
         return True
     if of_namespaces and not attributes.subresource and attributes.object is not None:
         return selectors.matches(selector, _labels(attributes.object))
-    name = attributes.name if of_namespaces else attributes.namespace
-    found = labels_of(name)
-    if found is None:
-        raise not_found(About("", "namespaces", name))
-    return selectors.matches(selector, found)
+    return selectors.matches(selector, labels_of(attributes.name if of_namespaces else attributes.namespace))
 
 
 def _labels(obj: Object) -> Labels:
@@ -111,5 +107,4 @@ def _conditions_hold(hook: Hook, attributes: Attributes, resource: Resource) -> 
         return conditions.matches(expressions, variables, lenient=hook.get("failurePolicy") == "Ignore")
     except conditions.Failed as failed:
         own = attributes.resource
-        error: StatusError = forbidden(About(own.group, own.plural, attributes.name), str(failed))
-        raise error from None
+        raise forbidden(About(own.group, own.plural, attributes.name), str(failed)) from None

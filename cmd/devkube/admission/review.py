@@ -18,7 +18,6 @@ from devkube.requests import Attributes
 
 VERSION: Final = "v1"
 _TYPED: Final = {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{VERSION}"}
-_OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 
 
 class Response(msgspec.Struct, rename="camel"):
@@ -55,9 +54,7 @@ def as_version(obj: Object | None, attributes: Attributes, resource: Resource) -
 def about(attributes: Attributes, resource: Resource) -> Object:
     """AdmissionRequest without its uid and objects: what matchConditions see as `request`."""
     own = attributes.resource
-    options: Object | None = None
-    if attributes.operation in _OPTIONS:
-        options = {"kind": _OPTIONS[attributes.operation], "apiVersion": "meta.k8s.io/v1", **attributes.options}
+    options = f"{attributes.operation.capitalize()}Options"
     optional = {
         "subResource": attributes.subresource,
         "requestSubResource": attributes.subresource,
@@ -74,7 +71,7 @@ def about(attributes: Attributes, resource: Resource) -> Object:
         "operation": attributes.operation,
         "userInfo": user_info(attributes.user),
         "dryRun": attributes.dry_run,
-        "options": options,
+        "options": {"kind": options, "apiVersion": "meta.k8s.io/v1", **attributes.options},
     }
 
 

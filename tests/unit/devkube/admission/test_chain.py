@@ -151,17 +151,6 @@ async def test_what_a_patch_takes_away_is_as_it_was(bench, hook, patch, attribut
     assert (found["apiVersion"], found["kind"], found["metadata"]) == ("v1", "Pod", {})
 
 
-@pytest.mark.parametrize(("effects", "called"), [("None", True), ("NoneOnDryRun", True), ("Some", False), ("", False)])
-async def test_dry_run_calls_only_what_has_no_side_effects(bench, hook, attributes, effects, called: bool) -> None:
-    bench.configure("a", hook("a", sideEffects=effects, failurePolicy="Ignore"))
-    if called:
-        await bench.chain.mutate(attributes(dry_run=True))
-        assert bench.caller.seen[0][1]["request"]["dryRun"] is True
-    else:
-        error = await denied(bench, attributes(dry_run=True))
-        assert (error.code, error.message) == (400, 'admission webhook "a.acme.io" does not support dry run')
-
-
 async def test_warnings_and_annotations_are_kept(bench, hook, patch, attributes) -> None:
     notes = {"warnings": ["old field"], "auditAnnotations": {"seen": "yes"}}
     bench.configure("a", hook("m", {**patch(label("a")), **notes}))

@@ -61,8 +61,8 @@ def test_an_error_fails_or_skips() -> None:
         holds("object.a == 1", "object.b == 1")
 
 
-def problems(*found: dict, known: tuple[dict, ...] = ()) -> list[tuple[str, str, str]]:
-    return [(c.field, c.reason, c.message) for c in conditions.problems(found, "here", known)]
+def problems(*found: dict) -> list[tuple[str, str, str]]:
+    return [(c.field, c.reason, c.message) for c in conditions.problems(found, "here")]
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,3 @@ def test_what_cannot_be_evaluated_is_refused(expression: str, text: str) -> None
 def test_numbers() -> None:
     assert problems({"name": "a", "expression": "true"}) == []
     assert problems({}) == [("here[0].expression", "FieldValueRequired", "Required value")]
-
-
-def test_expressions_that_are_stored_already_are_not_asked_again() -> None:
-    stored = {"name": "a", "expression": "nope()"}
-    assert problems(stored, known=(stored,)) == []
-    assert len(problems(stored)) == 1

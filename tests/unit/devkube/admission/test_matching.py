@@ -4,7 +4,6 @@ import pytest
 
 from devkube.admission import matching
 from devkube.admission.matching import hooks
-from devkube.errors import StatusError
 from devkube.kinds import Catalog
 
 EVERYTHING = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
@@ -86,14 +85,6 @@ def test_namespace_selector(attributes, selector, asked, concerned: bool) -> Non
         one(namespaceSelector=selector), attributes(**asked), Catalog(), lambda name: {"env": "prod"}
     )
     assert (found is not None) is concerned
-
-
-def test_a_namespace_that_does_not_exist(attributes) -> None:
-    hook = one(namespaceSelector={"matchLabels": {"a": "b"}})
-    with pytest.raises(StatusError, match='namespaces "ns" not found'):
-        matching.told_as(hook, attributes(), Catalog(), lambda name: None)
-    other = one(namespaceSelector={"matchLabels": {"a": "b"}}, rules=[rule("DELETE")])
-    assert matching.told_as(other, attributes(), Catalog(), lambda name: None) is None  # not its business
 
 
 def test_object_selector_asks_both_states(attributes) -> None:
