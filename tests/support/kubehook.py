@@ -24,7 +24,8 @@ from tests.support.kubernetes import Client, Space, eventually
 
 Object = dict[str, Any]
 Review = Object  # the request half of an AdmissionReview
-Reply = Callable[[Review], Object | Awaitable[Object]]  # the response half, without its uid
+# The response half, without its uid; `raw` instead: what aiohttp is to answer, `apiVersion`: another of the review.
+Reply = Callable[[Review], Object | Awaitable[Object]]
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 MUTATING, VALIDATING = f"{ADMISSION}/mutatingwebhookconfigurations", f"{ADMISSION}/validatingwebhookconfigurations"
 PUBLISHED = "kube-root-ca.crt"  # what a controller writes into each namespace is nobody's call
@@ -83,7 +84,7 @@ class Hook:
         return web.json_response(
             {
                 "kind": "AdmissionReview",
-                "apiVersion": "admission.k8s.io/v1",
+                "apiVersion": response.pop("apiVersion", "admission.k8s.io/v1"),
                 "response": {"uid": review["uid"], **response},
             }
         )

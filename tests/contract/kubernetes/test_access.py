@@ -268,8 +268,36 @@ async def test_rules_can_be_listed(kube: Client, nobody: Client, space: Space) -
         assert found, status
         assert sorted(found[0]["verbs"]) == ["get", "list", "watch"]
         assert any("/healthz" in rule["nonResourceURLs"] for rule in status["nonResourceRules"])
+        assert 'role.rbac.authorization.k8s.io "gone" not found' in status["evaluationError"]
 
+    await bind(kube, space, {"kind": "Role", "name": "gone"})
     await eventually(listed)
+    (await kube.post(f"{REVIEWS}/selfsubjectrulesreviews", {"spec": {}})).refused(
+        400, "BadRequest", "no namespace on request"
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"resourceAttributes": {"verb": "get"}}, "at least one of user or group must be specified"),
+        ({"user": "x"}, "exactly one of nonResourceAttributes or resourceAttributes must be specified"),
+        ({"user": "x", "resourceAttributes": {}, "nonResourceAttributes": {}}, "nonResourceAttributes"),
+    ],
+    ids=["of-nobody", "about-nothing", "about-both"],
+)
+async def test_a_review_asks_one_thing(kube: Client, spec: dict[str, Any], told: str) -> None:
+    """ValidateSubjectAccessReviewSpec."""
+    answer = await kube.post(f"{REVIEWS}/subjectaccessreviews", {"spec": spec})
+    answer.refused(422, "Invalid", told)
+
+
+async def test_a_review_may_be_about_a_path(kube: Client) -> None:
+    """nonResourceAttributes; a group is enough of a subject."""
+    for groups, allowed in ((["system:unauthenticated"], True), (["nobodies"], False)):
+        spec = {"groups": groups, "nonResourceAttributes": {"verb": "get", "path": "/healthz"}}
+        made = await kube.create(f"{REVIEWS}/subjectaccessreviews", {"spec": spec})
+        assert made["status"]["allowed"] is allowed
 
 
 async def test_who_am_i(kube: Client, nobody: Client, space: Space) -> None:
@@ -326,6 +354,8 @@ async def test_a_token_is_reviewed(kube: Client, space: Space) -> None:
         status = await review(**spec)
         assert not status.get("authenticated")
         assert status["error"]
+    refused = await kube.post(f"{IDENTITY}/tokenreviews", {"spec": {}})
+    refused.refused(400, "BadRequest", "token is required for TokenReview in authentication")
 
 
 async def test_a_token_for_others_opens_nothing(kube: Client, nobody: Client, space: Space) -> None:

@@ -181,8 +181,10 @@ async def test_defaults_follow_a_patch(kube: Client, space: Space, hook: Hook) -
         ({"op": "remove", "path": "/metadata/labels/none"}, ""),
         ({"op": "add", "path": "/data/none/deeper", "value": "x"}, ""),
         ({"op": "test", "path": "/metadata/name", "value": "other"}, ""),
+        ({"op": "replace", "path": "/kind", "value": "Secret"}, ""),
+        ({"op": "replace", "path": "/metadata", "value": "x"}, ""),
     ],
-    ids=["remove-nothing", "add-below-nothing", "test"],
+    ids=["remove-nothing", "add-below-nothing", "test", "another-kind", "no-metadata"],
 )
 async def test_a_patch_that_does_not_fit_fails_the_request(
     kube: Client, space: Space, hook: Hook, operation: dict[str, Any], part: str
@@ -196,13 +198,38 @@ async def test_a_patch_that_does_not_fit_fails_the_request(
     (await kube.get(f"{space.configmaps}/a")).refused(404)
 
 
-async def test_a_patch_needs_its_type(kube: Client, space: Space, hook: Hook) -> None:
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"patch": "W10="}, "webhook returned response.patch but not response.patchType"),
+        ({"patchType": "JSONPatch"}, "webhook returned response.patchType but not response.patch"),
+        ({"patch": "W3sib3AiOiJhZGQifV0=", "patchType": "MergePatch"}, 'unsupported patch type "MergePatch"'),
+        ({"patch": "bm8=", "patchType": "JSONPatch"}, "Internal error occurred"),
+    ],
+    ids=["no-type", "no-patch", "another-type", "no-json"],
+)
+async def test_a_patch_needs_its_type(
+    kube: Client, space: Space, hook: Hook, fields: dict[str, Any], told: str
+) -> None:
     """VerifyAdmissionResponse: patch and patchType JSONPatch belong together."""
-    hook.answer["/m"] = lambda review: {"allowed": True, "patch": "W10="}
+    hook.answer["/m"] = lambda review: {"allowed": True, **fields}
     async with configured(kube, space, "Mutating", hook.entry("/m")):
         await hook.heard(kube, space, "/m")
         answer = await kube.post(space.configmaps, configmap("a"))
-    answer.refused(500, "InternalError", "webhook returned response.patch but not response.patchType")
+    answer.refused(500, "InternalError", told)
+
+
+async def test_a_deletion_is_not_patched(kube: Client, space: Space, hook: Hook) -> None:
+    """There is no object to change. An empty list, and Go's null for it, is no patch."""
+    await kube.create(space.configmaps, configmap("a"))
+    async with configured(kube, space, "Mutating", hook.entry("/m", operations=["CREATE", "DELETE"])):
+        await hook.heard(kube, space, "/m")
+        hook.answer["/m"] = patched({"op": "add", "path": "/data", "value": {"k": "v"}})
+        refused = await kube.delete(f"{space.configmaps}/a")
+        refused.refused(500, "InternalError", "attempted to modify the object, which is not supported")
+        for empty in ("W10=", "bnVsbA=="):
+            hook.answer["/m"] = lambda review, patch=empty: {"allowed": True, "patchType": "JSONPatch", "patch": patch}
+            (await kube.delete(f"{space.configmaps}/a", dryRun="All")).ok(200)
 
 
 @pytest.mark.parametrize(
@@ -212,8 +239,10 @@ async def test_a_patch_needs_its_type(kube: Client, space: Space, hook: Hook) ->
         {"raw": {"status": 500, "text": "broken"}},
         {"raw": {"status": 200, "text": "not json"}},
         {"raw": {"status": 200, "text": "{}"}},
+        {"apiVersion": "admission.k8s.io/v2", "allowed": True},
+        {"patchType": "JSONPatch", "allowed": True},
     ],
-    ids=["other-uid", "500", "no-json", "no-review"],
+    ids=["other-uid", "500", "no-json", "no-review", "other-version", "patch"],
 )
 async def test_an_answer_that_is_none_fails_by_policy(
     kube: Client, space: Space, hook: Hook, reply: dict[str, Any]
@@ -266,6 +295,19 @@ async def test_a_certificate_of_others_is_not_trusted(kube: Client, space: Space
 
             await eventually(failed)
     assert hook.calls == []
+
+
+async def test_a_bundle_without_certificates_trusts_nobody(kube: Client, space: Space, hook: Hook) -> None:
+    """Told when the webhook is to be called, not when it is configured."""
+    entry = hook.entry("/v")
+    entry["clientConfig"]["caBundle"] = "Z2FyYmFnZQ=="
+    async with configured(kube, space, "Validating", entry):
+
+        async def failed() -> None:
+            answer = await kube.post(space.configmaps, configmap("a"), dryRun="All")
+            answer.refused(500, "InternalError", 'failed calling webhook "v.example.com"', "root certificates")
+
+        await eventually(failed)
 
 
 async def test_a_slow_webhook_is_given_up(kube: Client, space: Space, hook: Hook) -> None:
@@ -336,6 +378,17 @@ async def test_namespaces_are_selected_by_their_labels(kube: Client, space: Spac
     assert "before" not in {one["name"] for one in hook.reviews("/v")}
 
 
+async def test_a_namespace_is_selected_by_its_own_labels(kube: Client, space: Space, hook: Hook) -> None:
+    """By those it is to have, which nothing has stored yet."""
+    entry = hook.entry("/v", resources=["namespaces"], namespaceSelector={"matchLabels": {"team": space.name}})
+    async with configured(kube, space, "Validating", hook.entry("/probe"), entry):
+        await hook.heard(kube, space, "/probe")
+        for name, labels in (("one", {"team": space.name}), ("two", {})):
+            body = {"metadata": {"name": f"{space.name}-{name}", "labels": labels}}
+            await kube.create("/api/v1/namespaces", body, dryRun="All")
+    assert [(one["name"], one["namespace"]) for one in hook.reviews("/v")] == [(f"{space.name}-one",) * 2]
+
+
 async def test_match_conditions_are_asked_first(kube: Client, space: Space, hook: Hook) -> None:
     """CEL over object, oldObject, request: all must be true, an error is the failure policy's."""
     conditions = [
@@ -352,11 +405,32 @@ async def test_match_conditions_are_asked_first(kube: Client, space: Space, hook
     assert [one["name"] for one in hook.reviews("/v")] == ["c"]
 
 
-async def test_a_broken_match_condition_is_refused(kube: Client, space: Space, hook: Hook) -> None:
+async def test_a_match_condition_that_fails_is_the_policy_s(kube: Client, space: Space, hook: Hook) -> None:
+    """Fail refuses the request, Ignore leaves the webhook out; a false condition decides before either."""
+    fails = {"name": "none", "expression": "object.data.none == 'x'"}
+    never = {"name": "never", "expression": "object.metadata.name == 'other'"}
+    entries = (
+        hook.entry("/probe"),
+        hook.entry("/f", matchConditions=[fails], objectSelector={"matchLabels": {"to": "fail"}}),
+        hook.entry("/i", matchConditions=[fails], failurePolicy="Ignore"),
+        hook.entry("/n", matchConditions=[fails, never]),
+    )
+    async with configured(kube, space, "Validating", *entries):
+        await hook.heard(kube, space, "/probe")
+        await kube.create(space.configmaps, configmap("a", {"k": "v"}))
+        answer = await kube.post(space.configmaps, configmap("b", {"k": "v"}, labels={"to": "fail"}))
+    answer.refused(403, "Forbidden", 'configmaps "b" is forbidden', "object.data.none == 'x'", "resulted in error")
+    assert [called for called, _ in hook.calls if called != "/probe"] == []
+
+
+@pytest.mark.parametrize(("expression", "told"), [("object.", "Invalid value"), (" ", "Required value")])
+async def test_a_broken_match_condition_is_refused(
+    kube: Client, space: Space, hook: Hook, expression: str, told: str
+) -> None:
     """Compiled with the configuration."""
-    entry = hook.entry("/v", matchConditions=[{"name": "x", "expression": "object."}])
+    entry = hook.entry("/v", matchConditions=[{"name": "x", "expression": expression}])
     answer = await kube.post(VALIDATING, configuration("Validating", space, entry))
-    answer.refused(422, "Invalid", "webhooks[0].matchConditions[0].expression")
+    answer.refused(422, "Invalid", f"webhooks[0].matchConditions[0].expression: {told}")
 
 
 async def test_warnings_reach_the_client(kube: Client, space: Space, hook: Hook) -> None:
@@ -393,7 +467,7 @@ async def test_reinvocation_after_a_later_change(kube: Client, space: Space, hoo
 
 
 async def test_side_effects_and_dry_runs(kube: Client, space: Space, hook: Hook) -> None:
-    """A webhook that may have side effects is not called for a dry run: the request is refused."""
+    """A webhook has none in a dry run, or cannot be configured."""
     entry = hook.entry("/v", sideEffects="NoneOnDryRun")
     async with configured(kube, space, "Validating", entry):
         await hook.heard(kube, space, "/v")
@@ -427,6 +501,7 @@ async def test_no_webhook_guards_the_webhooks(kube: Client, space: Space, hook: 
         ({"clientConfig": {}}, "webhooks[0].clientConfig"),
         ({"sideEffects": None}, "webhooks[0].sideEffects"),
         ({"admissionReviewVersions": []}, "webhooks[0].admissionReviewVersions"),
+        ({"admissionReviewVersions": ["v9"]}, "webhooks[0].admissionReviewVersions"),
         ({"timeoutSeconds": 31}, "webhooks[0].timeoutSeconds"),
         ({"failurePolicy": "Perhaps"}, "webhooks[0].failurePolicy"),
         ({"rules": [{**RULE, "operations": ["READ"]}]}, "webhooks[0].rules[0].operations[0]"),

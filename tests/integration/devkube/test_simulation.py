@@ -296,6 +296,27 @@ async def test_a_job_gives_up_after_its_backoff_limit(cluster: Cluster) -> None:
     assert condition(found, "Failed")["reason"] == "BackoffLimitExceeded"
 
 
+async def test_a_job_that_gives_up_takes_the_pods_along_that_still_run(cluster: Cluster) -> None:
+    await cluster.make("jobs", "work", job({"devkube.io/run-seconds": "60"}, backoffLimit=0, parallelism=2))
+    await cluster.elapse(5)
+    first, _ = await cluster.phases()
+    told = {"devkube.io/exit-code": "1", "devkube.io/run-seconds": "10"}
+    await cluster.patch("pods", first, {"metadata": {"annotations": told}})
+    await cluster.elapse(30)
+    assert await cluster.phases() == {first: "Failed"}
+
+
+async def test_sidecars_of_a_job_end_with_it(cluster: Cluster) -> None:
+    spec = job()
+    side = {"name": "side", "image": "s", "restartPolicy": "Always"}
+    spec["template"]["spec"]["initContainers"] = [side]
+    await cluster.make("jobs", "work", spec)
+    await cluster.elapse(10)
+    (pod,) = await cluster.every("pods")
+    assert pod["status"]["phase"] == "Succeeded"
+    assert "terminated" in pod["status"]["initContainerStatuses"][0]["state"]
+
+
 # --------------------------------------------------------------------------------------------------- scheduling
 
 
@@ -312,6 +333,15 @@ async def test_what_fits_nowhere_waits_and_says_why(cluster: Cluster) -> None:
     await cluster.patch("nodes", "node-2", {"metadata": {"labels": {"pool": "cpu"}}})
     await cluster.elapse(5)
     assert (await cluster.get("pods", "p"))["spec"]["nodeName"] == "node-2"
+    assert (await cluster.phases())["p"] == "Running"
+
+
+async def test_a_gated_pod_waits_for_its_gates(cluster: Cluster) -> None:
+    await cluster.make("pods", "p", {**POD, "schedulingGates": [{"name": "acme.io/quota"}]})
+    await cluster.elapse(5)
+    assert "nodeName" not in (await cluster.get("pods", "p"))["spec"]
+    await cluster.patch("pods", "p", {"spec": {"schedulingGates": []}})
+    await cluster.elapse(5)
     assert (await cluster.phases())["p"] == "Running"
 
 
@@ -342,6 +372,25 @@ async def test_init_containers_and_sidecars_start_in_order(cluster: Cluster) -> 
     found = await cluster.get("pods", "p")
     assert ready(found)
     assert condition(found, "Initialized")["status"] == "True"
+
+
+async def test_an_init_container_that_may_not_fail_ends_the_pod(cluster: Cluster) -> None:
+    spec = {"restartPolicy": "Never", "initContainers": [{"name": "first", "image": "i"}], **POD}
+    await cluster.make("pods", "p", spec, annotations={"devkube.io/exit-code.first": "1"})
+    await cluster.elapse(10)
+    assert (await cluster.phases())["p"] == "Failed"
+
+
+async def test_a_pod_may_be_whose_it_likes_and_say_its_address(cluster: Cluster) -> None:
+    owner = await cluster.make("configmaps", "owner")
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+    told = {"devkube.io/pod-ip": "127.0.0.1"}
+    await cluster.make("pods", "p", POD, annotations=told, ownerReferences=[reference])
+    await cluster.elapse(5)
+    assert (await cluster.get("pods", "p"))["status"]["podIP"] == "127.0.0.1"
+    await cluster.delete("configmaps", "owner")
+    await cluster.elapse(5)
+    assert await cluster.phases() == {}
 
 
 async def test_crash_loops_back_off_and_heal_when_the_annotation_goes(cluster: Cluster) -> None:
@@ -381,6 +430,10 @@ async def test_deletion_takes_half_a_second_or_the_grace(cluster: Cluster) -> No
     await cluster.elapse(0.2)
     assert await cluster.phases() == {}
     assert (await cluster.told("p"))[-1] == "Killing"
+    bound = {"metadata": {"name": "q"}, "spec": {**POD, "nodeName": "node-1"}}
+    await cluster.api.request("POST", cluster.path("pods"), bound)
+    await cluster.delete("pods", "q")  # before its kubelet saw it
+    assert await cluster.phases() == {}
 
 
 async def test_annotations_that_mean_nothing_are_told(cluster: Cluster) -> None:

@@ -107,6 +107,20 @@ async def test_plain_http_behind_https(caller: Caller, server: Server) -> None:
     assert told.startswith(f'failed to call webhook: Post "https://127.0.0.1:{port}/x?timeout=5s": ')
 
 
+async def test_one_that_hangs_up(tmp_path: Path, caller: Caller) -> None:
+    async def hang_up(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    async with Server(tmp_path, hang_up).running() as server:
+        told = await failure(caller, server.client())
+        assert (
+            told
+            == f'failed to call webhook: Post "https://127.0.0.1:{server.port}/mutate?timeout=5s": Server disconnected'
+        )
+
+
 async def test_a_slow_one_is_given_up(tmp_path: Path, caller: Caller) -> None:
     release = asyncio.Event()
 

@@ -132,6 +132,18 @@ async def test_only_who_may_impersonates(ask: Asker) -> None:
     assert 'cannot impersonate resource "users" in API group "" at the cluster scope' in found.told
 
 
+async def test_what_is_left_out_is_refused_aloud(ask: Asker) -> None:
+    """Impersonated uids and extra fields, tokens bound to Pods."""
+    for headers in ({"Impersonate-Uid": "7", "Impersonate-User": "jane"}, {"Impersonate-Group": "dev"}):
+        found = await Asker(ask.api, ask._session, {**ask._headers, **headers})("GET", "/api")
+        assert (found.status, "devkube impersonates by Impersonate-User" in found.told) == (400, True)
+    await account(ask)
+    request = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1"}
+    bound = {**request, "spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p"}}}
+    found = await ask("POST", f"{CORE}/serviceaccounts/builder/token", bound)
+    assert (found.status, "leave spec.boundObjectRef out" in found.told) == (400, True)
+
+
 async def test_create_by_apply_needs_create(ask: Asker) -> None:
     configmaps = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch", "get"]}
     await grant(ask, {"kind": "User", "name": "jane"}, configmaps)
@@ -155,3 +167,9 @@ async def test_authorization_may_be_switched_off(mode: str) -> None:
             assert (await jane("GET", "/api/v1/pods")).status == (200 if mode == "AlwaysAllow" else 403)
             anonymous = await Asker(api, session, {})("GET", "/api/v1/pods")
             assert anonymous.status == (200 if mode == "AlwaysAllow" else 403)
+            review = {"kind": "SelfSubjectRulesReview", "apiVersion": "authorization.k8s.io/v1"}
+            found = await jane(
+                "POST", f"{AUTHORIZATION}/selfsubjectrulesreviews", {**review, "spec": {"namespace": "default"}}
+            )
+            everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+            assert (everything in found.body["status"]["resourceRules"]) == (mode == "AlwaysAllow")
