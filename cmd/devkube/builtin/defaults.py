@@ -236,6 +236,7 @@ def _derive_namespace(new: Object, old: Object | None, subresource: str) -> None
         finalizers.append("kubernetes")
     elif old is not None and subresource != "finalize":
         new["spec"]["finalizers"] = list((old.get("spec") or {}).get("finalizers") or ())
+    _namespace(new)  # its name may have been generated meanwhile
 
 
 def _derive_secret(new: Object, old: Object | None, subresource: str) -> None:

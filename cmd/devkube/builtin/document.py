@@ -7,9 +7,10 @@ found and decoded at the first use, about 15 ms. Its descriptions are kept for `
 import re
 from collections.abc import Mapping
 from functools import cache
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -20,11 +21,9 @@ PREFIX = "#/$defs/"
 
 @cache
 def document() -> Mapping[str, Any]:
-    """`{"$defs": {name: schema}}`. RuntimeError where the package is not installed."""
-    spec = find_spec("kubernetes_validate")
-    if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError("devkube needs the schemas of the package kubernetes-validate: pip install it")
-    folder = Path(spec.submodule_search_locations[0]) / "kubernetes-json-schema"
+    """`{"$defs": {name: schema}}`."""
+    package = cast(ModuleSpec, find_spec("kubernetes_validate"))  # a dependency: it is there
+    folder = Path(cast(str, package.origin)).parent / "kubernetes-json-schema"
     versions = [p for p in folder.iterdir() if re.fullmatch(r"v\d+\.\d+\.\d+-local", p.name)]
     newest = max(versions, key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)])
     found: Mapping[str, Any] = msgspec.json.decode((newest / "_definitions.json").read_bytes())

@@ -114,12 +114,13 @@ FIELDS: Mapping[str, Mapping[str, Rule]] = {
     "core.GRPCAction": {"port": port},
     "admissionregistration.ServiceReference": {"port": port},
     "core.Volume": {"name": text(names.dns_label)},
-    "core.ServiceSpec": {"type": one_of("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"), "selector": labels},
-    "core.ServicePort": {"name": text(names.dns_label), "port": port, "targetPort": port},
-    "meta.LabelSelectorRequirement": {
-        "key": text(names.qualified),
-        "operator": one_of("In", "NotIn", "Exists", "DoesNotExist"),
+    "core.ServiceSpec": {
+        "type": one_of("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"),
+        "sessionAffinity": one_of("ClientIP", "None"),
+        "selector": labels,
     },
+    "core.ServicePort": {"name": text(names.dns_label), "port": port, "targetPort": port},
+    "meta.LabelSelectorRequirement": {"key": text(names.qualified)},
     "apps.DeploymentStrategy": {"type": one_of("Recreate", "RollingUpdate")},
     "apps.DaemonSetUpdateStrategy": _UPDATES,
     **dict.fromkeys((f"apps.RollingUpdate{kind}" for kind in _ROLLED), _ROLLING),

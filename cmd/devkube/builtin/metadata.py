@@ -24,7 +24,7 @@ _FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", 
 
 
 def validate_metadata(new: Object, old: Object | None, resource: Resource) -> list[Cause]:
-    """Of a create where `old` is None, of an update otherwise. `new` has its name and namespace already."""
+    """Of a create where `old` is None, of an update otherwise. `new` has its name already, and the URL's namespace."""
     meta: Mapping[str, Any] = new.get("metadata") or {}
     found = _identity(meta, resource) if old is None else _unchanged(meta, old.get("metadata") or {})
     # Of custom resources upstream looks at finalizers only when they are created.
@@ -34,19 +34,13 @@ def validate_metadata(new: Object, old: Object | None, resource: Resource) -> li
 
 def _identity(meta: Mapping[str, Any], resource: Resource) -> Iterator[Cause]:
     rule = names.dns_subdomain if resource.custom else NAMES.get(resource.kind, names.dns_subdomain)
-    name, namespace, prefix = (meta.get(key) or "" for key in ("name", "namespace", "generateName"))
+    name, prefix = (meta.get(key) or "" for key in ("name", "generateName"))
     if prefix:  # a hyphen at its end is followed by something
         yield from (invalid("metadata.generateName", prefix, text) for text in rule(re.sub("(?<=.)-$", "a", prefix)))
     if not name:
         yield required("metadata.name", "name or generateName is required")
     else:
         yield from names.check("metadata.name", name, rule)
-    if resource.namespaced and not namespace:
-        yield required("metadata.namespace")
-    elif resource.namespaced:
-        yield from names.check("metadata.namespace", namespace, names.dns_label)
-    elif namespace:
-        yield forbidden("metadata.namespace", "not allowed on this type")
 
 
 def _unchanged(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:

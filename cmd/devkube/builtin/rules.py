@@ -16,15 +16,7 @@ from devkube.builtin.defaults import RBAC
 from devkube.builtin.fields import StructRule
 from devkube.builtin.metadata import annotations, labels
 from devkube.builtin.types import Json
-from devkube.causes import (
-    duplicate,
-    forbidden,
-    invalid,
-    required,
-    too_long,
-    unchanged,
-    unsupported,
-)
+from devkube.causes import duplicate, forbidden, invalid, required, too_long, unchanged, unsupported
 from devkube.errors import Cause, StatusError
 from devkube.kinds import Object
 
@@ -57,8 +49,7 @@ def _workload(new: Object, old: Object | None, subresource: str) -> Iterator[Cau
     if new["kind"] != "StatefulSet" and old is not None:
         yield from unchanged("spec.selector", spec.get("selector"), before.get("selector"))
     elif old is not None and podrules.without(spec, *_FREE) != podrules.without(before, *_FREE):
-        text = f"updates to statefulset spec for fields other than {', '.join(_FREE)} are forbidden"
-        yield forbidden("spec", text)
+        yield forbidden("spec", f"updates to statefulset spec for fields other than {', '.join(_FREE)} are forbidden")
 
 
 def _matching(spec: Json) -> Iterator[Cause]:
@@ -174,8 +165,6 @@ def _service(new: Object, old: Object | None, subresource: str) -> Iterator[Caus
         yield duplicate(f"spec.ports[{index}]", ports[index])
     if external and not spec.get("externalName"):
         yield required("spec.externalName")
-    if spec.get("sessionAffinity") not in ("None", "ClientIP"):
-        yield unsupported("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None"))
     known, addresses = ((old or {}).get("spec") or {}).get("clusterIPs") or (), spec.get("clusterIPs") or ()
     if known and addresses and not external and addresses[0] != known[0]:
         yield invalid("spec.clusterIPs[0]", list(addresses), "may not change once set")
@@ -184,9 +173,8 @@ def _service(new: Object, old: Object | None, subresource: str) -> Iterator[Caus
 def _role_rule(rule: Json, at: str, root: Object) -> Iterator[Cause]:
     urls = rule.get("nonResourceURLs")
     if urls and (rule.get("resources") or rule.get("apiGroups")):
-        yield invalid(
-            f"{at}.nonResourceURLs", urls, "rules cannot apply to both regular resources and non-resource URLs"
-        )
+        why = "rules cannot apply to both regular resources and non-resource URLs"
+        yield invalid(f"{at}.nonResourceURLs", urls, why)
     if urls and root["kind"] == "Role":
         yield invalid(f"{at}.nonResourceURLs", urls, "namespaced rules cannot apply to non-resource URLs")
     for key in () if urls else ("apiGroups", "resources"):
@@ -215,10 +203,15 @@ def _subject(subject: Json, at: str, root: Object) -> Iterator[Cause]:
 
 def _requirement(one: Json, at: str, root: Object) -> Iterator[Cause]:
     """Of a label selector."""
-    if one.get("operator") in ("In", "NotIn") and not one.get("values"):
-        yield required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-    if one.get("operator") in ("Exists", "DoesNotExist") and one.get("values"):
-        yield forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    operator, values = one.get("operator"), one.get("values")
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            yield forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    elif operator:
+        yield invalid(f"{at}.operator", operator, "not a valid selector operator")
 
 
 def _strategy(strategy: Json, at: str, root: Object) -> Iterator[Cause]:
@@ -226,9 +219,7 @@ def _strategy(strategy: Json, at: str, root: Object) -> Iterator[Cause]:
     rolling = strategy.get("rollingUpdate")
     if rolling is not None and strategy.get("type") == "Recreate":
         yield forbidden(f"{at}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
-    elif rolling is not None and all(
-        not str(rolling.get(key, 0)).strip("0%") for key in ("maxUnavailable", "maxSurge")
-    ):
+    elif rolling is not None and not "".join(str(count) for count in rolling.values()).strip("0%"):
         yield invalid(f"{at}.rollingUpdate.maxUnavailable", 0, "may not be 0 when `maxSurge` is 0")
 
 

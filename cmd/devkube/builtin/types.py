@@ -89,12 +89,12 @@ def _item(value: Any, node: Node, at: str, unknown: list[str]) -> Any:
 
 
 def _text(canonical: Callable[[str], str], *, numbers: bool = False) -> Callable[[Any, str], Any]:
-    """A scalar with a canonical text; `numbers`: a JSON number is read as its digits."""
+    """A scalar with a canonical text; `numbers`: what is no string is read as it is written, a number as its digits."""
 
     def read(value: Any, at: str) -> str:
-        if numbers and type(value) in (int, float):
+        if numbers:
             value = str(value)
-        if type(value) is not str:
+        elif type(value) is not str:
             raise _wrong(value, at, "string")
         try:
             return canonical(value)
@@ -109,14 +109,14 @@ def _int_or_string(value: Any, at: str) -> Any:
 
 
 def _schema_or(other: type) -> Callable[[Any, str], Any]:
-    """A field of a CRD's schema that holds a schema or something else: a bool, or a list of schemas or names."""
+    """A field of a CRD's schema that holds a schema or something else: a bool, or a list, which no CRD may have."""
 
     def read(value: Any, at: str) -> Any:
         if type(value) is dict:
             return decode(value, {"$ref": PREFIX + _SCHEMA}, at, [])  # upstream reads it apart, and leniently
         if type(value) is not other:
             raise Undecodable(f"{at}: boolean or JSON schema expected")
-        return [one if type(one) is str else read(one or {}, at) for one in value] if type(value) is list else value
+        return value
 
     return read
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.kubeobjects import configmap, deployment, pod
+from tests.support.kubeobjects import configmap, crd, deployment, pod, version
 from tests.support.kubernetes import Client, Cluster, Space
 
 
@@ -35,12 +35,39 @@ async def test_emptiness_has_a_type(kube: Client, space: Space, metadata: dict[s
     answer.refused(400, "BadRequest", "json: cannot unmarshal", next(iter(metadata)))
 
 
-async def test_a_quantity_that_is_none(kube: Client, space: Space) -> None:
+@pytest.mark.parametrize(
+    ("amount", "part"),
+    [
+        ("much", "quantities must match the regular expression"),
+        ("1mi", "unable to parse quantity's suffix"),
+        (True, "quantities must match the regular expression"),
+    ],
+)
+async def test_a_quantity_that_is_none(kube: Client, space: Space, amount: object, part: str) -> None:
     """Quantities are parsed by the decoder: 400 with its explanation."""
     body = pod("a")
-    body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "much"}}
-    answer = await kube.post(space.pods, body)
-    answer.refused(400, "BadRequest", "quantities must match the regular expression")
+    body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": amount}}
+    (await kube.post(space.pods, body)).refused(400, "BadRequest", part)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-02-31T00:00:00Z"])
+async def test_a_time_that_is_none(kube: Client, space: Space, text: str) -> None:
+    answer = await kube.post(space.configmaps, configmap("a", creationTimestamp=text))
+    answer.refused(400, "BadRequest", f'parsing time "{text}"')
+
+
+@pytest.mark.parametrize(
+    ("node", "part"),
+    [
+        ({"type": "integer", "maximum": "nine"}, "cannot unmarshal string into"),
+        ({"type": "object", "additionalProperties": "any"}, "boolean or JSON schema expected"),
+    ],
+)
+async def test_a_schema_that_is_none(kube: Client, space: Space, node: dict[str, object], part: str) -> None:
+    """The decoder reads the schemas of a CRD before anybody checks them."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    answer = await kube.post(path, crd(space.group, version(schema={"x": node})))
+    answer.refused(400, "BadRequest", part)
 
 
 async def test_a_body_beyond_three_mebibytes_is_too_large(kube: Client, space: Space) -> None:

@@ -311,8 +311,88 @@ async def test_a_cronjob_is_filled_in(kube: Client, space: Space) -> None:
     assert (made["successfulJobsHistoryLimit"], made["failedJobsHistoryLimit"]) == (3, 1)
 
 
-async def test_a_rule_is_of_resources_or_of_paths(kube: Client) -> None:
-    rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "nonResourceURLs": ["/x"]}
-    role = {"metadata": {"name": "both"}, "rules": [rule]}
-    refused = await kube.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", role, dryRun="All")
-    refused.refused(422, "Invalid", "rules cannot apply to both regular resources and non-resource URLs")
+NOT_IN = {"matchExpressions": [{"key": "a", "operator": "NotIn"}]}
+ODD = {"matchExpressions": [{"key": "a", "operator": "Odd"}]}
+UNROLLED = {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": "0%"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "reason"),
+    [
+        ({"selector": {}}, "spec.selector", "FieldValueInvalid"),
+        ({"selector": NOT_IN}, "spec.selector.matchExpressions[0].values", "FieldValueRequired"),
+        ({"selector": ODD}, "spec.selector.matchExpressions[0].operator", "FieldValueInvalid"),
+        ({"strategy": {"type": "Recreate", **UNROLLED}}, "spec.strategy.rollingUpdate", "FieldValueForbidden"),
+        ({"strategy": UNROLLED}, "spec.strategy.rollingUpdate.maxUnavailable", "FieldValueInvalid"),
+        (
+            {"strategy": {"rollingUpdate": {"maxUnavailable": "half"}}},
+            "spec.strategy.rollingUpdate.maxUnavailable",
+            "FieldValueInvalid",
+        ),
+        (
+            {"strategy": {"rollingUpdate": {"maxUnavailable": "101%"}}},
+            "spec.strategy.rollingUpdate.maxUnavailable",
+            "FieldValueInvalid",
+        ),
+    ],
+)
+async def test_a_deployment_that_is_none(kube: Client, space: Space, spec: Object, field: str, reason: str) -> None:
+    refused = await kube.post(space.deployments, deployment("d", spec=spec))
+    refused.refused(422, "Invalid")
+    assert (field, reason) in refused.causes
+
+
+async def test_pods_of_a_deployment_restart(kube: Client, space: Space) -> None:
+    body = deployment("d")
+    body["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+    refused = await kube.post(space.deployments, body)
+    refused.refused(422, "Invalid", 'spec.template.spec.restartPolicy: Unsupported value: "Never"')
+
+
+async def test_a_namespace_is_labelled_with_its_name(kube: Client) -> None:
+    made = (await kube.post("/api/v1/namespaces", {"metadata": {"generateName": "labelled-"}}, dryRun="All")).ok(201)
+    assert made["metadata"]["labels"] == {"kubernetes.io/metadata.name": made["metadata"]["name"]}
+
+
+GET_PODS = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
+ROLE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "x"}
+
+
+@pytest.mark.parametrize(
+    ("plural", "body", "cause"),
+    [
+        (
+            "clusterroles",
+            {"rules": [{**GET_PODS, "nonResourceURLs": ["/x"]}]},
+            ("rules[0].nonResourceURLs", "FieldValueInvalid"),
+        ),
+        (
+            "clusterroles",
+            {"rules": [{"verbs": ["get"], "resources": ["x"]}]},
+            ("rules[0].apiGroups", "FieldValueRequired"),
+        ),
+        ("clusterroles", {"metadata": {"name": ".."}}, ("metadata.name", "FieldValueInvalid")),
+        (
+            "clusterrolebindings",
+            {"roleRef": {**ROLE, "kind": "Role"}},
+            ("roleRef.kind", "FieldValueNotSupported"),
+        ),
+        (
+            "clusterrolebindings",
+            {"roleRef": ROLE, "subjects": [{"kind": "User", "name": "u", "apiGroup": "x"}]},
+            ("subjects[0].apiGroup", "FieldValueNotSupported"),
+        ),
+        (
+            "clusterrolebindings",
+            {"roleRef": ROLE, "subjects": [{"kind": "ServiceAccount", "name": "s"}]},
+            ("subjects[0].namespace", "FieldValueRequired"),
+        ),
+    ],
+)
+async def test_roles_and_bindings_that_are_none(
+    kube: Client, plural: str, body: Object, cause: tuple[str, str]
+) -> None:
+    path = f"/apis/rbac.authorization.k8s.io/v1/{plural}"
+    refused = await kube.post(path, {"metadata": {"name": "x"}, **body}, dryRun="All")
+    refused.refused(422, "Invalid")
+    assert refused.causes == [cause]

@@ -103,9 +103,9 @@ async def test_a_name_that_no_dns_takes_is_invalid(kube: Client, space: Space) -
 async def test_bad_labels_and_annotations_are_invalid(kube: Client, space: Space) -> None:
     """Label values have 63 characters of an alphabet; keys of both are qualified names."""
     answer = await kube.post(
-        space.configmaps, configmap("a", labels={"ok": "not ok!", "-x": "1"}, annotations={"a/b/c": ""})
+        space.configmaps, configmap("a", labels={"ok": "not ok!", "-x": "1", "a.b/": ""}, annotations={"a/b/c": ""})
     )
-    answer.refused(422, "Invalid")
+    answer.refused(422, "Invalid", "name part must be non-empty")
     assert {field for field, _ in answer.causes} == {"metadata.labels", "metadata.annotations"}
 
 
@@ -177,6 +177,8 @@ async def test_finalizers_of_built_in_kinds_have_a_domain(kube: Client, space: S
     refused.refused(422, "Invalid", "name is neither a standard finalizer name nor is it fully qualified")
     assert refused.causes == [("metadata.finalizers[0]", "FieldValueInvalid")]
     (await kube.post(space.configmaps, configmap("a", finalizers=["kubernetes", "a.b/c"]), dryRun="All")).ok(201)
+    both = await kube.post(space.configmaps, configmap("a", finalizers=["orphan", "foregroundDeletion"]))
+    both.refused(422, "Invalid", "metadata.finalizers", "cannot be both set")
 
 
 async def test_owners_have_a_version_and_are_no_events(kube: Client, space: Space) -> None:

@@ -63,6 +63,21 @@ async def test_limits_are_requests_where_none_are(kube: Client, space: Space) ->
     assert made["status"]["qosClass"] == "Guaranteed"
 
 
+async def test_quantities_are_written_in_one_way(kube: Client, space: Space) -> None:
+    """In the family of their suffix: binary, decimal or exponent. A number is its digits."""
+    texts = "0.0=0 0.5=500m 1000m=1 2000=2k 1e3=1e3 12E4=120e3 0.001Ki=1024m 1024=1024 1024Mi=1Gi 1536Mi=1536Mi"
+    wanted = {3: "3", **dict(one.split("=") for one in texts.split())}
+    each = [container(f"c{n}", resources={"limits": {"memory": text}}) for n, text in enumerate(wanted)]
+    made = await kube.create(space.pods, pod("a", *each))
+    found = [one["resources"]["limits"]["memory"] for one in made["spec"]["containers"]]
+    assert found == list(wanted.values())
+
+
+async def test_what_is_null_in_a_list_is_empty(kube: Client, space: Space) -> None:
+    made = await kube.create(space.pods, pod("a", container("main", args=["x", None])))
+    assert made["spec"]["containers"][0]["args"] == ["x", ""]
+
+
 async def test_volumes_have_their_defaults(kube: Client, space: Space) -> None:
     """File modes, path types, and an emptyDir for nothing."""
     volumes = [
@@ -198,7 +213,22 @@ EMPTY = {"name": "v", "emptyDir": {}}
             {},
             ("spec.containers[0].resources.requests[cpu]", "FieldValueInvalid"),
         ),
+        (
+            [container("a", resources={"requests": {"gold": "1"}})],
+            {},
+            ("spec.containers[0].resources.requests[gold]", "FieldValueInvalid"),
+        ),
+        (
+            [container("a")],
+            {"ephemeralContainers": [container("e", terminationMessagePolicy="File", imagePullPolicy="Always")]},
+            ("spec.ephemeralContainers", "FieldValueForbidden"),
+        ),
         ([container("a", livenessProbe={})], {}, ("spec.containers[0].livenessProbe", "FieldValueRequired")),
+        (
+            [container("a", livenessProbe={**HTTP, "tcpSocket": {"port": 80}})],
+            {},
+            ("spec.containers[0].livenessProbe.tcpSocket", "FieldValueForbidden"),
+        ),
         (
             [container("a", readinessProbe={"httpGet": {"port": 0}})],
             {},
@@ -276,7 +306,10 @@ async def test_a_node_is_chosen_by_binding(kube: Client, space: Space) -> None:
 
 async def test_gates_hold_a_pod_back(kube: Client, space: Space) -> None:
     """schedulingGates: the condition says so, they can be removed, never added."""
-    await kube.create(space.pods, pod("a", spec={"schedulingGates": [{"name": "example.com/wait"}]}))
+    gates = [{"name": "example.com/wait"}, {"name": "example.com/longer"}]
+    await kube.create(space.pods, pod("a", spec={"schedulingGates": gates}))
+    now = (await kube.merge(f"{space.pods}/a", {"spec": {"schedulingGates": gates[1:]}})).ok(200)
+    assert now["spec"]["schedulingGates"] == gates[1:]
     now = (await kube.merge(f"{space.pods}/a", {"spec": {"schedulingGates": []}})).ok(200)
     assert not now["spec"].get("schedulingGates")
     answer = await kube.merge(f"{space.pods}/a", {"spec": {"schedulingGates": [{"name": "example.com/late"}]}})

@@ -37,14 +37,126 @@ async def test_pods_have_their_columns(kube: Client, space: Space) -> None:
     assert cells[5:7] == ["<none>", "n1"]
 
 
-async def test_a_pod_s_state_is_told_in_a_word(kube: Client, space: Space) -> None:
-    """The reason of a waiting container wins over the phase; restarts are summed."""
-    await kube.create(space.pods, pod("a"))
-    waiting = {"name": "main", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 4}
-    state = {**waiting, "ready": False, "image": "", "imageID": "", "lastState": {}}
-    (await kube.merge(f"{space.pods}/a/status", {"status": {"phase": "Running", "containerStatuses": [state]}})).ok()
+def state(name: str, *, restarts: int = 0, **of: object) -> dict[str, object]:
+    """A container's status; without a state it runs and is ready."""
+    runs = not of
+    fixed = {"image": "", "imageID": "", "lastState": {}, "restartCount": restarts}
+    return {"name": name, "ready": runs, "started": runs, "state": of or {"running": {}}, **fixed}
+
+
+ENDED = {"exitCode": 0, "reason": "Completed"}
+INITIALIZED = [state("init", terminated=ENDED), state("side")]
+READY = {"type": "Ready", "status": "True"}
+GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+
+
+@pytest.mark.parametrize(
+    ("first", "main", "fields", "told"),
+    [
+        ([state("init", waiting={"reason": "PodInitializing"})], [], {}, ("0/3", "Init:0/2", "0")),
+        ([state("init", restarts=2, terminated={"exitCode": 3})], [], {}, ("0/3", "Init:ExitCode:3", "2")),
+        (
+            [INITIALIZED[0], state("side", waiting={"reason": "ErrImagePull"})],
+            [],
+            {},
+            ("0/3", "Init:ErrImagePull", "0"),
+        ),
+        (
+            INITIALIZED,
+            [state("a", restarts=4, waiting={"reason": "CrashLoopBackOff"}), state("b")],
+            {},
+            ("2/3", "CrashLoopBackOff", "4"),
+        ),
+        (INITIALIZED, [state("a", terminated=ENDED), state("b")], {"conditions": [READY]}, ("2/3", "Running", "0")),
+        (INITIALIZED, [state("a", terminated=ENDED), state("b")], {}, ("2/3", "NotReady", "0")),
+        (
+            INITIALIZED,
+            [state("a", terminated=ENDED), state("b", terminated={"exitCode": 3})],
+            {"phase": "Failed"},
+            ("1/3", "ExitCode:3", "0"),
+        ),
+        ([], [], {"phase": "Pending", "conditions": [GATED]}, ("0/3", "SchedulingGated", "0")),
+        ([], [], {"phase": "Failed", "reason": "Evicted"}, ("0/3", "Evicted", "0")),
+    ],
+)
+async def test_a_pod_s_state_is_told_in_a_word(
+    kube: Client,
+    space: Space,
+    first: list[object],
+    main: list[object],
+    fields: dict[str, object],
+    told: tuple[str, str, str],
+) -> None:
+    """The reason of a waiting container wins over the phase; restarts are summed; sidecars count."""
+    initial = [container("init"), container("side", restartPolicy="Always")]
+    await kube.create(space.pods, pod("a", container("a"), container("b"), spec={"initContainers": initial}))
+    status = {"phase": "Running", "initContainerStatuses": first, "containerStatuses": main, **fields}
+    (await kube.merge(f"{space.pods}/a/status", {"status": status})).ok()
     _, (cells,) = await table(kube, space.pods)
-    assert (cells[1], cells[2], str(cells[3])) == ("0/1", "CrashLoopBackOff", "4")
+    assert (cells[1], cells[2], str(cells[3])) == told
+
+
+async def test_a_pod_that_is_going_terminates(kube: Client, space: Space) -> None:
+    await kube.create(space.pods, pod("a", finalizers=["example.com/f"]))
+    (await kube.delete(f"{space.pods}/a")).ok()
+    _, (cells,) = await table(kube, space.pods)
+    assert cells[2] == "Terminating"
+    (await kube.merge(f"{space.pods}/a", {"metadata": {"finalizers": None}})).ok()
+
+
+@pytest.mark.parametrize(
+    ("group_version", "plural", "body", "wanted"),
+    [
+        (
+            "v1",
+            "services",
+            {"spec": {"ports": [{"name": "a", "port": 80}, {"name": "b", "port": 53, "protocol": "UDP"}]}},
+            {"Type": "ClusterIP", "External-IP": "<none>", "Port(s)": "80/TCP,53/UDP", "Selector": "<none>"},
+        ),
+        (
+            "v1",
+            "services",
+            {
+                "spec": {
+                    "type": "NodePort",
+                    "ports": [{"port": 80, "nodePort": 30123}],
+                    "selector": {"b": "2", "a": "1"},
+                }
+            },
+            {"Type": "NodePort", "Port(s)": "80:30123/TCP", "Selector": "a=1,b=2"},
+        ),
+        (
+            "batch/v1",
+            "jobs",
+            {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container()]}}}},
+            {"Status": "Running", "Completions": "0/1", "Images": "registry.example/app:1"},
+        ),
+        (
+            "v1",
+            "events",
+            {
+                "involvedObject": {"kind": "Pod", "name": "p"},
+                "type": "Normal",
+                "reason": "R",
+                "message": " m ",
+                "count": 2,
+            },
+            {"Last Seen": "<unknown>", "Type": "Normal", "Reason": "R", "Object": "pod/p", "Message": "m", "Count": 2},
+        ),
+        ("v1", "secrets", {"stringData": {"k": "v"}}, {"Type": "Opaque", "Data": 1}),
+    ],
+)
+async def test_kinds_have_columns_of_their_own(
+    kube: Client, space: Space, group_version: str, plural: str, body: dict[str, object], wanted: dict[str, object]
+) -> None:
+    """What kubectl get shows of them first; Events must be where their object is."""
+    body = body | {"metadata": {"name": "x"}}
+    if isinstance(of := body.get("involvedObject"), dict):
+        body["involvedObject"] = {**of, "namespace": space.name}
+    await kube.create(space.of(group_version, plural), body)
+    columns, (cells,) = await table(kube, f"{space.of(group_version, plural)}/x")
+    found = dict(zip([name for name, _ in columns], cells, strict=True))
+    assert {name: found[name] for name in wanted} == wanted
 
 
 async def test_deployments_count_what_is_ready(kube: Client, space: Space) -> None:
@@ -100,17 +212,28 @@ async def test_a_crd_prints_its_columns(kube: Client, space: Space) -> None:
         {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
         {"name": "Color", "type": "string", "jsonPath": ".spec.color", "priority": 1},
         {"name": "Born", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "First", "type": "string", "jsonPath": ".spec.names[0]"},
+        {"name": "Tenth", "type": "string", "jsonPath": ".spec.names[9]"},
+        {"name": "Any", "type": "string", "jsonPath": ".spec.names[*]"},
+        {"name": "All", "type": "string", "jsonPath": ".spec['names']"},
+        {"name": "Ready", "type": "string", "jsonPath": '.spec.conditions[?(@.type=="Ready")].status'},
+        {"name": "Two", "type": "string", "jsonPath": ".spec.conditions[?(@.n==2)].type"},
+        {"name": "Odd", "type": "integer", "jsonPath": ".spec.names[0]"},
+        {"name": "Whole", "type": "string", "jsonPath": ".spec.size"},
+        {"name": "Later", "type": "date", "jsonPath": ".spec.later"},
+        {"name": "Never", "type": "date", "jsonPath": ".spec.names[0]"},
     ]
-    schema = {
-        "spec": {"type": "object", "properties": {"size": {"type": "integer"}, "color": {"type": "string"}}},
-    }
+    schema = {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     await kube.create(CRDS, crd(space.group, version(schema=schema, additionalPrinterColumns=columns)))
     path = space.of(f"{space.group}/v1", "widgets")
-    await eventually(lambda: kube.create(path, custom(space.group, "a", {"size": 7})))
+    conditions = [{"type": "Old", "status": "False", "n": 2}, {"type": "Ready", "status": "True"}]
+    spec = {"size": 7, "names": ["a", "b"], "conditions": conditions, "later": "9000-01-01T00:00:00Z"}
+    await eventually(lambda: kube.create(path, custom(space.group, "a", spec)))
     found, (cells,) = await table(kube, path)
-    assert found == [("Name", 0), ("Size", 0), ("Color", 1), ("Born", 0)]
+    assert found[:4] == [("Name", 0), ("Size", 0), ("Color", 1), ("Born", 0)]
     assert cells[:3] == ["a", 7, None]
     assert str(cells[3]).endswith("s")
+    assert cells[4:] == ["a", None, "a", '["a","b"]', "True", "Old", None, "7", "<invalid>", "<invalid>"]
 
 
 async def test_a_crd_without_columns_has_an_age(kube: Client, space: Space) -> None:

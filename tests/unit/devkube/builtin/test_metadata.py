@@ -35,7 +35,6 @@ def test_taken(catalog: Catalog) -> None:
         ({"name": ""}, "metadata.name", "Required value: name or generateName is required"),
         ({"name": "A"}, "metadata.name", 'Invalid value: "A": a lowercase RFC 1123 subdomain must consist of'),
         ({"name": "a" * 254}, "metadata.name", "must be no more than 253 characters"),
-        ({"namespace": ""}, "metadata.namespace", "Required value"),
         ({"labels": {"a": "b c"}}, "metadata.labels", 'Invalid value: "b c": a valid label must be an empty string'),
         ({"labels": {"-a": ""}}, "metadata.labels", 'Invalid value: "-a": name part must consist of alphanumeric'),
         ({"labels": {"/a": ""}}, "metadata.labels", 'Invalid value: "/a": prefix part must be non-empty'),
@@ -63,11 +62,6 @@ def test_names_differ_by_kind(catalog: Catalog) -> None:
     rbac = "rbac.authorization.k8s.io/v1"
     assert told(catalog, "ClusterRole", rbac, name="system:controller:x") == {}
     assert "may not contain '/'" in told(catalog, "ClusterRole", rbac, name="a/b")["metadata.name"]
-
-
-def test_namespaces_are_in_no_namespace(catalog: Catalog) -> None:
-    found = told(catalog, "Namespace", namespace="n")
-    assert found == {"metadata.namespace": "Forbidden: not allowed on this type"}
 
 
 @pytest.mark.parametrize("key", ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"])
