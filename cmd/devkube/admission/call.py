@@ -38,15 +38,14 @@ def target(client: Mapping[str, Any], services: Mapping[str, str], seconds: int)
     if url := client.get("url"):
         asked = URL(url).update_query(timeout=f"{seconds}s")
         return Target(asked, str(asked))
-    service = client.get("service") or {}
-    name, port = f"{service.get('namespace')}/{service.get('name')}", service.get("port") or 443
+    service, port = client["service"], client["service"]["port"]
+    name, host = f"{service['namespace']}/{service['name']}", f"{service['name']}.{service['namespace']}.svc"
     path = f"/{(service.get('path') or '').lstrip('/')}?timeout={seconds}s"
-    host = f"{service.get('name')}.{service.get('namespace')}.svc"
     shown = f"https://{host}:{port}{path}"
     real = services.get(f"{name}:{port}") or services.get(name)
     if real is None:
         hint = f"tell devkube where it is: --webhook-service {name}:{port}=HOST:PORT"
-        raise CallFailed(f'failed to call webhook: Post "{shown}": service "{service.get("name")}" not found; {hint}')
+        raise CallFailed(f'failed to call webhook: Post "{shown}": service "{service["name"]}" not found; {hint}')
     return Target(URL(f"https://{real}{path}"), shown, host, f"{host}:{port}")
 
 

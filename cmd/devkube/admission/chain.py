@@ -51,7 +51,7 @@ class Chain(Admission):
                     continue
                 if await self._ask(hook, resource, attributes, mutating=True):
                     due, called, changed = due | called, set(), True
-                if hook.get("reinvocationPolicy") == "IfNeeded":
+                if hook["reinvocationPolicy"] == "IfNeeded":
                     called.add(at)
             if not changed:
                 break
@@ -83,7 +83,7 @@ class Chain(Admission):
             return bool(response.patch) and _patched(hook, resource, attributes, response)
         except CallFailed as failed:
             told = f'failed calling webhook "{hook["name"]}": {failed}'
-            if hook.get("failurePolicy") != "Ignore":
+            if hook["failurePolicy"] == "Fail":
                 raise internal(told) from failed
             log.warning("%s; failurePolicy is Ignore", told)
             return False
@@ -94,7 +94,7 @@ class Chain(Admission):
         name = hook["name"]
         uid = str(uuid.uuid4())
         body = msgspec.json.encode(review.request(uid, attributes, resource))
-        raw = await self._caller.post(hook.get("clientConfig") or {}, body, hook.get("timeoutSeconds") or 10)
+        raw = await self._caller.post(hook["clientConfig"], body, hook["timeoutSeconds"])
         response = review.verify(raw, uid, mutating=mutating)
         attributes.warnings.extend(response.warnings or ())
         for key, value in (response.audit_annotations or {}).items():

@@ -17,7 +17,7 @@ from devkube.requests import Attributes
 
 MUTATING: Final = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 VALIDATING: Final = "validatingwebhookconfigurations.admissionregistration.k8s.io"
-Hook = Mapping[str, Any]  # an entry of a configuration's `webhooks`
+Hook = Mapping[str, Any]  # an entry of a configuration's `webhooks`, checked and with its defaults
 Labels = Mapping[str, str]
 LabelsOf = Callable[[str], Labels]  # of a namespace
 
@@ -47,7 +47,7 @@ def _named(hook: Hook, attributes: Attributes, catalog: Catalog) -> Resource | N
     which differ in name only (conversion None)."""
     rules, own, sub = hook.get("rules") or (), attributes.resource, attributes.subresource
     versions = [own]
-    if hook.get("matchPolicy") != "Exact":
+    if hook["matchPolicy"] == "Equivalent":
         others = (one for one in catalog if one.key == own.key and one.version != own.version)
         versions += [one for one in others if not sub or sub in one.subresources]
     return next((one for one in versions if any(_applies(rule, attributes, one) for rule in rules)), None)
@@ -55,16 +55,16 @@ def _named(hook: Hook, attributes: Attributes, catalog: Catalog) -> Resource | N
 
 def _applies(rule: Mapping[str, Any], attributes: Attributes, resource: Resource) -> bool:
     return (
-        _is(rule.get("operations"), attributes.operation)
-        and _is(rule.get("apiGroups"), resource.group)
-        and _is(rule.get("apiVersions"), resource.version)
-        and any(_resource(one, resource.plural, attributes.subresource) for one in rule.get("resources") or ())
-        and rule.get("scope") in (None, "*", "Namespaced" if resource.namespaced else "Cluster")
+        _is(rule["operations"], attributes.operation)
+        and _is(rule["apiGroups"], resource.group)
+        and _is(rule["apiVersions"], resource.version)
+        and any(_resource(one, resource.plural, attributes.subresource) for one in rule["resources"])
+        and rule["scope"] in ("*", "Namespaced" if resource.namespaced else "Cluster")
     )
 
 
-def _is(allowed: Iterable[str] | None, asked: str) -> bool:
-    return any(one in ("*", asked) for one in allowed or ())
+def _is(allowed: Iterable[str], asked: str) -> bool:
+    return any(one in ("*", asked) for one in allowed)
 
 
 def _resource(rule: str, plural: str, subresource: str) -> bool:
@@ -74,13 +74,12 @@ def _resource(rule: str, plural: str, subresource: str) -> bool:
 
 def _selected(hook: Hook, attributes: Attributes) -> bool:
     """objectSelector: either state of the object will do."""
-    selector = hook.get("objectSelector") or {}
     states = (attributes.object, attributes.old)
-    return any(state is not None and selectors.matches(selector, _labels(state)) for state in states)
+    return any(state is not None and selectors.matches(hook["objectSelector"], _labels(state)) for state in states)
 
 
 def _in_namespace(hook: Hook, attributes: Attributes, labels_of: LabelsOf) -> bool:
-    selector, resource = hook.get("namespaceSelector"), attributes.resource
+    selector, resource = hook["namespaceSelector"], attributes.resource
     of_namespaces = resource.key == "namespaces"
     if not selector or not (resource.namespaced or of_namespaces):
         return True
@@ -104,7 +103,7 @@ def _conditions_hold(hook: Hook, attributes: Attributes, resource: Resource) -> 
         "request": review.about(attributes, resource),
     }
     try:
-        return conditions.matches(expressions, variables, lenient=hook.get("failurePolicy") == "Ignore")
+        return conditions.matches(expressions, variables, lenient=hook["failurePolicy"] == "Ignore")
     except conditions.Failed as failed:
         own = attributes.resource
         raise forbidden(About(own.group, own.plural, attributes.name), str(failed)) from None

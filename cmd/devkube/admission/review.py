@@ -6,7 +6,7 @@ From upstream: `admission/plugin/webhook/request/admissionreview.go` and `webhoo
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -16,8 +16,7 @@ from devkube.errors import Cause, StatusError
 from devkube.kinds import Object, Resource
 from devkube.requests import Attributes
 
-VERSION: Final = "v1"
-_TYPED: Final = {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{VERSION}"}
+_KIND, _VERSION = "AdmissionReview", "admission.k8s.io/v1"
 
 
 class Response(msgspec.Struct, rename="camel"):
@@ -83,7 +82,7 @@ def request(uid: str, attributes: Attributes, resource: Resource) -> Object:
         "object": as_version(attributes.object, attributes, resource),
         "oldObject": as_version(attributes.old, attributes, resource),
     }
-    return {**_TYPED, "request": body}
+    return {"kind": _KIND, "apiVersion": _VERSION, "request": body}
 
 
 def _kind(attributes: Attributes, resource: Resource) -> Object:
@@ -113,9 +112,9 @@ def _wrong(review: _Review, uid: str, *, mutating: bool) -> str:
         return "webhook response was absent"
     if response.uid != uid:
         return f'expected response.uid="{uid}", got "{response.uid or ""}"'
-    if (review.kind, review.api_version) != (_TYPED["kind"], _TYPED["apiVersion"]):
-        wanted = f"{_TYPED['apiVersion']}, Kind=AdmissionReview"
-        return f"expected webhook response of {wanted}, got {review.api_version}, Kind={review.kind}"
+    if (review.kind, review.api_version) != (_KIND, _VERSION):
+        got = f"{review.api_version}, Kind={review.kind}"
+        return f"expected webhook response of {_VERSION}, Kind={_KIND}, got {got}"
     if not mutating:
         parts = {"patch": response.patch, "patchType": response.patch_type is not None}
         return next((f"validating webhook may not return response.{key}" for key, value in parts.items() if value), "")

@@ -13,7 +13,7 @@ from devkube.simulation import workloads
 from devkube.simulation.client import Client, conditions
 from devkube.values import clone
 
-HASH: Final = "pod-template-hash"
+_HASH: Final = "pod-template-hash"
 
 
 async def deployment(client: Client, found: Object) -> None:
@@ -21,7 +21,7 @@ async def deployment(client: Client, found: Object) -> None:
         return
     sets = await workloads.owned(client, found, "ReplicaSet")
     hashed = workloads.fingerprint(found["spec"]["template"])
-    new = next((one for one in sets if one["metadata"]["labels"][HASH] == hashed), None)
+    new = next((one for one in sets if one["metadata"]["labels"][_HASH] == hashed), None)
     old = [one for one in sets if one is not new]
     new = new or await _make(client, found, hashed)
     await _roll(client, found, new, old)
@@ -30,8 +30,8 @@ async def deployment(client: Client, found: Object) -> None:
 
 async def _make(client: Client, found: Object, hashed: str) -> Object:
     template, selector = clone(found["spec"]["template"]), clone(found["spec"]["selector"])
-    template.setdefault("metadata", {}).setdefault("labels", {})[HASH] = hashed
-    selector.setdefault("matchLabels", {})[HASH] = hashed
+    template.setdefault("metadata", {}).setdefault("labels", {})[_HASH] = hashed
+    selector.setdefault("matchLabels", {})[_HASH] = hashed
     meta = {
         "name": f"{found['metadata']['name']}-{hashed}",
         "namespace": found["metadata"]["namespace"],
@@ -44,7 +44,7 @@ async def _make(client: Client, found: Object, hashed: str) -> Object:
 
 async def _roll(client: Client, found: Object, new: Object, old: Sequence[Object]) -> None:
     wanted, ours, others = found["spec"]["replicas"], _replicas(new), sum(map(_replicas, old))
-    surge, unavailable = bounds(found["spec"])
+    surge, unavailable = _bounds(found["spec"])
     await _scale(client, found, new, min(wanted, max(ours, wanted + surge - others)))
     # Only as many old ones go as are not needed: those that are not available first.
     spare = others + _told(new, "readyReplicas") - (wanted - unavailable)
@@ -66,7 +66,7 @@ async def _tell(client: Client, found: Object, new: Object, old: Sequence[Object
     """What `kubectl rollout status` reads. What was just scaled is heard of again, and told then."""
     wanted, updated = found["spec"]["replicas"], _told(new, "replicas")
     total, ready = (sum(_told(one, key) for one in (new, *old)) for key in ("replicas", "readyReplicas"))
-    enough, done = ready >= wanted - bounds(found["spec"])[1], updated == wanted == total == ready
+    enough, done = ready >= wanted - _bounds(found["spec"])[1], updated == wanted == total == ready
     available = "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable"
     progress = "NewReplicaSetAvailable" if done else "ReplicaSetUpdated"
     told = (
@@ -100,7 +100,7 @@ async def replica_set(client: Client, found: Object) -> None:
         await client.status(found, {**status, "replicas": len(pods), "availableReplicas": ready})
 
 
-def bounds(spec: Mapping[str, Any]) -> tuple[int, int]:
+def _bounds(spec: Mapping[str, Any]) -> tuple[int, int]:
     """How many Pods more than wanted there may be in a rolling update, and how many fewer available."""
     rolling, replicas = spec["strategy"].get("rollingUpdate") or {}, spec["replicas"]
     if spec["strategy"]["type"] != "RollingUpdate":

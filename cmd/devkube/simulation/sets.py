@@ -11,7 +11,7 @@ from devkube.simulation import workloads
 from devkube.simulation.client import Client
 from devkube.simulation.nodes import chosen
 
-REVISION: Final = "controller-revision-hash"
+_REVISION: Final = "controller-revision-hash"
 Slot = Any  # what wants a Pod: a number, or the name of a node
 
 
@@ -88,7 +88,7 @@ async def _fill(
     for slot in slots if not going else ():
         if slot not in pods:
             pod = pod_at(slot)
-            pod["metadata"]["labels"][REVISION] = update
+            pod["metadata"]["labels"][_REVISION] = update
             await workloads.make(client, found, pod)
         if ordered and not (slot in pods and workloads.ready(pods[slot])):
             break
@@ -112,4 +112,4 @@ def _going(found: Object, slots: Sequence[Slot], pods: Mapping[Slot, Object], up
 
 
 def _updated(pod: Object, update: str) -> bool:
-    return bool(pod["metadata"]["labels"].get(REVISION) == update)
+    return bool(pod["metadata"]["labels"].get(_REVISION) == update)

@@ -52,7 +52,7 @@ async def test_connections_are_kept(server: Server, caller: Caller) -> None:
 async def test_a_service_is_called_where_it_is_mapped_and_must_prove_its_name(server: Server) -> None:
     caller = Caller({"acme/hook": f"127.0.0.1:{server.port}", "acme/other": f"127.0.0.1:{server.port}"})
     try:
-        service = {"namespace": "acme", "name": "hook", "path": "/mutate"}
+        service = {"namespace": "acme", "name": "hook", "path": "/mutate", "port": 443}
         await caller.post({"service": service, "caBundle": server.bundle}, b"{}", 5)
         assert server.seen[0].headers["Host"] == "hook.acme.svc:443"
         other = {"service": {**service, "name": "other"}, "caBundle": server.bundle}

@@ -14,6 +14,15 @@ from devkube.requests import Attributes, User
 from devkube.schema import DEDUCED
 from devkube.store import Store
 
+# What a configuration that says nothing else is stored with.
+DEFAULTS = {
+    "failurePolicy": "Fail",
+    "matchPolicy": "Equivalent",
+    "timeoutSeconds": 10,
+    "reinvocationPolicy": "Never",
+    "namespaceSelector": {},
+    "objectSelector": {},
+}
 # AdmissionRequest -> AdmissionResponse without its uid, the bytes of an answer, or an exception to raise
 Webhook = Callable[[dict[str, Any]], Any]
 
@@ -114,11 +123,12 @@ def hook(bench: Bench) -> Callable[..., dict[str, Any]]:
     def make(path: str, answer: Any = None, **rest: Any) -> dict[str, Any]:
         given = {"allowed": True} if answer is None else answer
         bench.caller.webhooks[path] = given if callable(given) else lambda request: given
-        rules = [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]
+        everything = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"], "scope": "*"}
         return {
             "name": f"{path}.acme.io",
             "clientConfig": {"url": f"https://acme.io/{path}"},
-            "rules": rules,
+            "rules": [everything],
+            **DEFAULTS,
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
             **rest,

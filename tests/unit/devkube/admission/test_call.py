@@ -9,7 +9,7 @@ from devkube.admission.call import CallFailed, target, trusting
 
 
 def service(**rest):
-    return {"service": {"namespace": "acme", "name": "hook", "path": "/mutate", **rest}}
+    return {"service": {"namespace": "acme", "name": "hook", "path": "/mutate", "port": 443, **rest}}
 
 
 def test_a_url_is_where_it_says() -> None:

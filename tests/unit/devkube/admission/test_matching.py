@@ -5,23 +5,24 @@ import pytest
 from devkube.admission import matching
 from devkube.admission.matching import hooks
 from devkube.kinds import Catalog
+from tests.unit.devkube.admission.conftest import DEFAULTS
 
-EVERYTHING = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
+EVERYTHING = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"], "scope": "*"}
 
 
 def one(**rest):
-    webhook = {"name": "a", "rules": [EVERYTHING], **rest}
+    webhook = {**DEFAULTS, "name": "a", "rules": [EVERYTHING], **rest}
     return hooks([{"metadata": {"name": "c"}, "webhooks": [webhook]}])[0]
 
 
-def rule(operations="*", groups="*", versions="*", resources="*", scope=None):
-    found = {
+def rule(operations="*", groups="*", versions="*", resources="*", scope="*"):
+    return {
         "operations": operations.split(),
         "apiGroups": [g.replace("core", "") for g in groups.split()],
         "apiVersions": versions.split(),
         "resources": resources.split(),
+        "scope": scope,
     }
-    return {**found, **({"scope": scope} if scope else {})}
 
 
 @pytest.mark.parametrize(
