@@ -6,9 +6,11 @@ several conditions and of errors: `webhook/matchconditions/matcher.go`; types: `
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
+from devkube.custom import celenv
+from devkube.custom.views import Type
 from devkube.errors import Cause
 
 
@@ -16,17 +18,8 @@ class Failed(Exception):
     """Conditions that could not be evaluated, none of the others being false."""
 
 
-@lru_cache(maxsize=512)
-def _compiled(expression: str) -> Any:
-    return _types().compiled(expression)
-
-
-@lru_cache(maxsize=1)
-def _types() -> Any:
-    # Not at the top: nobody loads CEL before he needs it.
-    from devkube.custom.celenv import Conditions
-    from devkube.custom.views import Type
-
+@cache
+def _types() -> celenv.Conditions:
     text, anything = Type("string"), Type("dyn")
     kind, resource = (
         Type("object", fields=dict.fromkeys(("group", "version", last), text)) for last in ("kind", "resource")
@@ -40,20 +33,18 @@ def _types() -> Any:
         "dryRun": Type("bool"),
         "options": anything,
     }
-    return Conditions({"object": anything, "oldObject": anything, "request": Type("object", fields=request)})
+    return celenv.Conditions({"object": anything, "oldObject": anything, "request": Type("object", fields=request)})
 
 
 def matches(expressions: Sequence[str], variables: Mapping[str, Any], *, lenient: bool) -> bool:
     """Whether all hold. Any false one decides; else an error makes it False (`lenient`, failurePolicy Ignore) or raises
     Failed. `variables`: object, oldObject (None where there is none) and request."""
-    from devkube.custom import celenv
-
     errors: list[str] = []
     for one in expressions:
         try:
-            if not celenv.holds(_compiled(one.strip()), variables):
+            if not celenv.holds(celenv.program(one.strip()), variables):
                 return False
-        except (celenv.Refused, celenv.Failed) as error:
+        except celenv.Failed as error:
             errors.append(f"expression '{one}' resulted in error: {error}")
     if errors and not lenient:
         raise Failed(", ".join(dict.fromkeys(errors)))
@@ -62,8 +53,6 @@ def matches(expressions: Sequence[str], variables: Mapping[str, Any], *, lenient
 
 def problems(conditions: Sequence[Mapping[str, Any]], path: str) -> list[Cause]:
     """What is wrong with the expressions of one hook."""
-    from devkube.custom import celenv
-
     causes: list[Cause] = []
     for at, one in enumerate(conditions):
         expression = (one.get("expression") or "").strip()
@@ -71,7 +60,7 @@ def problems(conditions: Sequence[Mapping[str, Any]], path: str) -> list[Cause]:
             causes.append(Cause("FieldValueRequired", "Required value", f"{path}[{at}].expression"))
             continue
         try:
-            _compiled(expression)
+            _types().check(expression, "bool")
         except celenv.Refused as wrong:
             text = f'Invalid value: "{expression}": {wrong}'
             causes.append(Cause("FieldValueInvalid", text, f"{path}[{at}].expression"))

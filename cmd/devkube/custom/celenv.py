@@ -146,11 +146,6 @@ class Conditions:
         if found != wanted:
             raise Refused(f"must evaluate to a {wanted} but got {found}")
 
-    def compiled(self, text: str) -> Any:
-        """Refused when it is no boolean."""
-        self.check(text, "bool")
-        return program(text)
-
 
 def _without_code(problem: str) -> str:
     """The library's message without the name of its status."""
