@@ -63,14 +63,13 @@ def apply(live: Object | None, config: Object, author: Author, *, force: bool) -
 
 def merge(live: Any, config: Any, of: Schema) -> Any:
     """The live value with everything that the configuration says. Shares branches with both."""
-    if kind_of(config, of) == SCALAR:
-        return config
-    if isinstance(live, dict) and isinstance(config, dict | None):
+    leaf = kind_of(config, of) == SCALAR
+    if not leaf and isinstance(live, dict) and isinstance(config, dict | None):
         merged = dict(live)
         for name, item in (config or {}).items():
             merged[name] = merge(live[name], item, of.child(name)) if name in live else item
         return merged
-    if isinstance(live, list) and isinstance(config, list | None):
+    if not leaf and isinstance(live, list) and isinstance(config, list | None):
         return _merge_items(live, config or [], of)
     return config
 

@@ -12,13 +12,13 @@ import yaml
 from devkube import causes
 from devkube.errors import bad_request, invalid
 from devkube.kinds import Object, Resource
+from devkube.values import check_depth
 
 _YAML: Final = ("application/yaml", "application/apply-patch+yaml")
 _decoders: Final = (
     msgspec.json.Decoder(),
     msgspec.json.Decoder(float_hook=lambda text: int(n) if (n := float(text)).is_integer() and abs(n) < 1e21 else n),
 )
-_DEEPEST: Final = 200  # levels of nesting; what recurses over an object may then do so without counting
 
 
 def decode(body: bytes, content_type: str, *, whole: bool = False) -> Any:
@@ -30,12 +30,7 @@ def decode(body: bytes, content_type: str, *, whole: bool = False) -> Any:
         raise ValueError("parse error: exceeded max depth") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"json parse error: {error}") from None
-    level = [value]
-    for _ in range(_DEEPEST):
-        children = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
-        level = [child for group in children for child in group]
-    if level:
-        raise ValueError(f"the value is nested deeper than {_DEEPEST} levels")
+    check_depth(value)
     return value
 
 

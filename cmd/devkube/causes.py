@@ -29,8 +29,6 @@ def number(value: float) -> str:
 
 
 def shown(value: Any) -> str:
-    if isinstance(value, float):
-        return number(value)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 

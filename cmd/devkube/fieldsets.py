@@ -29,9 +29,8 @@ class _Node(NamedTuple):
     value: Any
 
     def differs(self, other: "_Node") -> bool:
-        if self.kind != other.kind:
-            return True
-        return self.value is not _HELD and other.value is not _HELD and not same(self.value, other.value)
+        held = self.value is _HELD or other.value is _HELD
+        return self.kind != other.kind or not (held or same(self.value, other.value))
 
 
 Nodes = dict[Path, _Node]
@@ -92,12 +91,11 @@ def with_parents(fields: Fields) -> Fields:
 
 def without(value: Any, gone: Fields, of: Schema, path: Path = ()) -> Any:
     """The value without these fields and all below them; maps and lists that lose all they had stay, though empty."""
-    if kind_of(value, of) == SCALAR:
-        return value
-    if isinstance(value, dict):
+    leaf = kind_of(value, of) == SCALAR
+    if not leaf and isinstance(value, dict):
         fields = [((*path, f"f:{name}"), name, item) for name, item in value.items()]
         return {name: without(item, gone, of.child(name), where) for where, name, item in fields if where not in gone}
-    if isinstance(value, list):
+    if not leaf and isinstance(value, list):
         items = [((*path, element(item, of)), item) for item in value]
         return [without(item, gone, of.items, where) for where, item in items if where not in gone]
     return value
@@ -119,21 +117,19 @@ def _bare(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(fields: Any, path: Path = ()) -> Iterator[Path]:
-    """The paths of a tree, in our spelling. ValueError where it is malformed."""
+    """The paths of a tree, in our spelling. Unknown kinds of elements are skipped. ValueError where it is malformed."""
     if not isinstance(fields, dict):
         raise ValueError("fieldsV1 is made of objects")
     if path and (not fields or _SELF in fields):
         yield path
     for key, below in fields.items():
-        if key != _SELF:
+        if key.startswith(("f:", "k:", "v:", "i:")):
             yield from read(below, (*path, _element(key)))
 
 
 @lru_cache(10_000)
 def _element(key: str) -> str:
     kind, text = key[:2], key[2:]
-    if kind not in ("f:", "k:", "v:", "i:"):
-        raise ValueError(f"an element of fieldsV1 begins with f:, k:, v: or i:, unlike {key!r}")
     if kind == "k:" and not isinstance(json.loads(text), dict):
         raise ValueError(f"the key of a list item is an object: {key}")
     return key if kind == "f:" else kind + compact(json.loads(text))

@@ -13,11 +13,9 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from devkube.errors import StatusError
 from devkube.fieldsets import NOTHING, Fields, nodes, read, tree, written
 from devkube.kinds import Object
 from devkube.schema import Schema, Untypable
-from devkube.values import check_depth
 
 # Never owned by anybody: the server's, or the object's identity.
 _UNOWNED: Final = frozenset({"apiVersion", "kind"})
@@ -143,14 +141,10 @@ def _decoded(entries: Any) -> Managers | None:
     managers: Managers = {}
     try:
         for one in msgspec.convert(entries or [], list[_Entry]):
-            check_depth(one.fields, "fieldsV1")
             time = one.time and datetime.fromisoformat(one.time).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            fields = frozenset(read(one.fields))
             version = one.api_version if one.operation == "Update" else ""
-            if fields:
-                managers[Owner(one.manager or "unknown", one.operation, version, one.subresource)] = Managed(
-                    fields, one.api_version, time
-                )
-    except (msgspec.ValidationError, ValueError, OverflowError, StatusError, RecursionError):
+            owner = Owner(one.manager or "unknown", one.operation, version, one.subresource)
+            managers[owner] = Managed(frozenset(read(one.fields)), one.api_version, time)
+    except (msgspec.ValidationError, ValueError, OverflowError, RecursionError):
         return None
     return managers

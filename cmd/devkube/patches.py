@@ -41,7 +41,6 @@ class _Fails(Exception):
 
 def json_patch(doc: Object, ops: Any) -> Object:
     """The object after a JSON Patch. 400 for what is no patch, 413 for too many operations, 422 for one that fails."""
-    check_depth(ops, "the patch")
     try:
         operations = msgspec.convert(ops, list[_Operation])
     except msgspec.ValidationError as error:
@@ -51,11 +50,9 @@ def json_patch(doc: Object, ops: Any) -> Object:
         raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {most}")
     try:
         patched = _run(clone(doc), operations)
-    except _Fails as why:
+        check_depth(patched)  # copies stack what is shallow by itself
+    except (_Fails, ValueError, RecursionError) as why:
         raise StatusError(422, "Invalid", f"{REJECTED}: {why}") from None
-    except RecursionError:  # operations may stack what is shallow by itself
-        raise StatusError(422, "Invalid", f"{REJECTED}: the patched object is nested too deeply") from None
-    check_depth(patched, "the patched object")
     if not isinstance(patched, dict):
         raise invalid(About("", ""), [Cause("FieldValueInvalid", f"Invalid value: an {go_type(patched)}", "patch")])
     return patched
@@ -63,7 +60,6 @@ def json_patch(doc: Object, ops: Any) -> Object:
 
 def merge_patch(doc: Object, patch: Any) -> Object:
     """The object after a merge patch (RFC 7386). 400 for a patch that is not an object."""
-    check_depth(patch, "the patch")
     if not isinstance(patch, dict):
         raise bad_request(f"error decoding patch: a merge patch is an object, not {go_type(patch)}")
     return _merged(doc, patch)

@@ -17,7 +17,9 @@ APPLY: Final = "application/apply-patch+yaml"
 
 async def patch(m: Machinery, request: Request) -> Answer:
     resource, how = request.resource, request.content_type
-    served = [one for one in PATCHES if not (resource.custom and "strategic" in one)]
+    scaled = request.subresource == "scale"
+    left_out = [APPLY] * scaled + ["application/strategic-merge-patch+json"] * resource.custom
+    served = [one for one in PATCHES if one not in left_out]
     if how not in served:
         told = "the body of the request was in an unknown format - accepted media types include: "
         raise unsupported_media_type(told + ", ".join(served))
@@ -30,7 +32,6 @@ async def patch(m: Machinery, request: Request) -> Answer:
     if how == APPLY:
         return await _apply(write, body)
     repeated = bodies.duplicates(request.body)
-    scaled = request.subresource == "scale"
 
     def changed(old: Object) -> Object:
         before = scale.of(old, resource) if scaled else old
@@ -57,20 +58,11 @@ async def _apply(write: Write, config: Any) -> Answer:
     if not config.get("apiVersion") or not config.get("kind"):
         raise bad_request("the configuration that is applied must have apiVersion and kind")
     metadata(config).setdefault("name", request.name)
-    _identified(config, request, resource)
-    if request.subresource == "scale" and resource.custom:
-        raise bad_request("the scale of a custom resource cannot be applied: patch it")  # upstream fails with a 500
-    if request.subresource == "scale":
-        sent = config
-        config = {"apiVersion": resource.group_version, "kind": resource.kind, "metadata": sent["metadata"]}
-        if spec := sent.get("spec"):
-            if isinstance(spec, dict) and spec.keys() != {"replicas"}:
-                raise bad_request(f"the spec of a Scale has replicas and nothing else: {', '.join(spec)}")
-            scale.write(config, sent, resource)
-    else:  # what is not this endpoint's is nobody's conflict
-        identity = {k: v for k, v in config["metadata"].items() if k in ("name", "namespace", "uid", "resourceVersion")}
-        named_only = {"apiVersion": resource.group_version, "kind": resource.kind, "metadata": identity}
-        confine(config, named_only, resource, request.subresource)
+    _identified(clone(config), request, resource)  # kubectl's annotation has the configuration as it was sent
+    # What is not this endpoint's is nobody's conflict.
+    identity = {k: v for k, v in config["metadata"].items() if k in ("name", "namespace", "uid", "resourceVersion")}
+    named_only = {"apiVersion": resource.group_version, "kind": resource.kind, "metadata": identity}
+    confine(config, named_only, resource, request.subresource)
     resource.rules.decode(clone(config), validation="Strict")
 
     def applied(old: Object | None) -> Object:

@@ -6,7 +6,7 @@ Where the numbers stand is a matter of the resource (`Resource.scale_paths`); fo
 from typing import Any
 
 from devkube import selectors
-from devkube.errors import About, Cause, bad_request, invalid
+from devkube.errors import About, Cause, invalid
 from devkube.kinds import Object, Resource
 from devkube.values import clone
 
@@ -17,18 +17,16 @@ def of(obj: Object, resource: Resource) -> Object:
     spec_path, status_path, selector_path = resource.scale_paths
     replicas = _at(obj, spec_path)
     status: dict[str, Any] = {"replicas": _at(obj, status_path) or 0}
-    selector = _at(obj, selector_path) if selector_path else None
+    selector = _at(obj, selector_path)
     if not resource.custom:
         selector = selectors.selector_text((obj.get("spec") or {}).get("selector"))
-    if selector:
-        status["selector"] = selector
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {k: obj["metadata"][k] for k in kept if k in obj["metadata"]},
         "spec": {"replicas": replicas} if replicas else {},
-        "status": status,
+        "status": {**status, "selector": selector} if selector else status,
     }
 
 
@@ -41,7 +39,7 @@ def changed(old: Object, wanted: Object, resource: Resource) -> Object:
 
 
 def write(obj: Object, wanted: Object, resource: Resource) -> None:
-    """Set the number a Scale wants. StatusError 422 for a number that is none, 400 where it has no place."""
+    """Set the number a Scale wants. StatusError 422 for a number that is none."""
     spec = wanted.get("spec") or {}
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
     if type(replicas) is not int or replicas < 0:
@@ -51,10 +49,9 @@ def write(obj: Object, wanted: Object, resource: Resource) -> None:
     *parents, last = resource.scale_paths[0].strip(".").split(".")
     node = obj
     for name in parents:
-        node[name] = {} if node.get(name) is None else node[name]
+        if not isinstance(node.get(name), dict):
+            node[name] = {}
         node = node[name]
-        if not isinstance(node, dict):
-            raise bad_request(f"{resource.scale_paths[0]} cannot be set: {name} is no object")
     node[last] = replicas
 
 

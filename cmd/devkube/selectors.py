@@ -100,12 +100,12 @@ def _expression(one: Mapping[str, Any]) -> Requirement:
 
 
 def selector_text(selector: Mapping[str, Any] | None) -> str:
-    """A LabelSelector object as the text of a query, as Scale's status.selector tells it."""
-    found = [f"{k}={v}" for k, v in sorted(((selector or {}).get("matchLabels") or {}).items())]
+    """A LabelSelector object as the text of a query, by key, as Scale's status.selector tells it."""
+    found = [(key, f"{key}={value}") for key, value in ((selector or {}).get("matchLabels") or {}).items()]
     for one in map(_expression, (selector or {}).get("matchExpressions") or ()):
         values = f" {one.operator} ({','.join(sorted(one.values))})" if one.values else ""
-        found.append(f"{'!' if one.operator == '!' else ''}{one.key}{values}")
-    return ",".join(found)
+        found.append((one.key, f"{'!' if one.operator == '!' else ''}{one.key}{values}"))
+    return ",".join(text for _, text in sorted(found, key=lambda one: one[0]))
 
 
 _POD_SPEC: Final = ("nodeName", "restartPolicy", "schedulerName", "serviceAccountName", "hostNetwork")

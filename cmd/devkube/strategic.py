@@ -14,7 +14,7 @@ from typing import Any
 from devkube.errors import bad_request
 from devkube.kinds import Object
 from devkube.schema import Schema
-from devkube.values import check_depth, clone, compact, go_type
+from devkube.values import clone, compact, go_type
 
 _PATCH, _RETAIN = "$patch", "$retainKeys"
 _DELETE_FROM, _ORDER = "$deleteFromPrimitiveList/", "$setElementOrder/"
@@ -24,7 +24,6 @@ Key = str | None  # a list's merge key; None for scalars
 
 def strategic_merge(doc: Object, patch: Any, schema: Schema) -> Object:
     """The object after a strategic merge patch. 400 for a malformed patch."""
-    check_depth(patch, "the patch")
     if not isinstance(patch, dict | None):
         raise bad_request(f"error decoding patch: a strategic merge patch is an object, not {go_type(patch)}")
     return _map(clone(doc), clone(patch) or {}, schema)

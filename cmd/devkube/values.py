@@ -4,9 +4,8 @@ import json
 from json.encoder import encode_basestring
 from typing import Any
 
-from devkube.errors import bad_request
-
-# Upstream allows 10,000. Python's own stack ends at about a thousand calls, and real CRDs stay far below this.
+# Levels of nesting: what recurses over a value may then do so without counting. Upstream allows 10,000; Python's own
+# stack ends at about a thousand calls, and real CRDs stay far below this.
 MAX_DEPTH = 200
 
 
@@ -28,24 +27,22 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def check_depth(value: Any, what: str) -> None:
-    """400 for JSON nested deeper than MAX_DEPTH. `what` begins the message."""
-    layer, depth = [value], 0
-    while layer := [one for one in layer if one.__class__ in (dict, list)]:
-        if depth > MAX_DEPTH:
-            raise bad_request(f"{what} is nested deeper than the {MAX_DEPTH} levels that devkube accepts")
-        layer = [item for one in layer for item in (one.values() if one.__class__ is dict else one)]
-        depth += 1
+def check_depth(value: Any) -> None:
+    """ValueError for JSON nested deeper than MAX_DEPTH."""
+    layer = [value]
+    for _ in range(MAX_DEPTH):
+        groups = [one.values() if one.__class__ is dict else one for one in layer if one.__class__ in (dict, list)]
+        layer = [child for group in groups for child in group]
+    if layer:
+        raise ValueError(f"the value is nested deeper than {MAX_DEPTH} levels")
 
 
 def compact(value: Any) -> str:
-    """JSON with sorted keys and no spaces, as Go writes it: HTML is escaped, whole floats are integers."""
+    """JSON with sorted keys and no spaces, as Go writes it: HTML is escaped."""
     if value.__class__ is dict:
         return "{" + ",".join(f"{compact(key)}:{compact(value[key])}" for key in sorted(value)) + "}"
     if value.__class__ is list:
         return "[" + ",".join(map(compact, value)) + "]"
-    if value.__class__ is float and value.is_integer() and abs(value) < 1e21:
-        return str(int(value))
     if value.__class__ is not str:
         return json.dumps(value)
     text = encode_basestring(value)

@@ -1,5 +1,6 @@
 """Server-side apply: ownership per manager, conflicts, removal, lists by key, managedFields of other writers."""
 
+import json
 from typing import Any
 
 import pytest
@@ -98,6 +99,8 @@ async def test_lists_merge_by_their_keys(kube: Client, space: Space) -> None:
     assert 'k:{"containerPort":80,"protocol":"UDP"}' in owned['k:{"name":"side"}']["f:ports"]
     now = (await kube.apply(path, _deployment(container("other")), "two")).ok(200)
     assert [one["name"] for one in now["spec"]["template"]["spec"]["containers"]] == ["main", "other"]
+    now = (await kube.apply(path, _deployment(container("other"), container("main")), "two")).ok(200)
+    assert [one["name"] for one in now["spec"]["template"]["spec"]["containers"]] == ["other", "main"]
 
 
 async def test_sets_and_atomic_lists(kube: Client, space: Space) -> None:
@@ -119,6 +122,9 @@ async def test_a_key_twice_is_refused(kube: Client, cluster: Cluster, space: Spa
     answer = await kube.apply(f"{space.deployments}/d", _deployment(container("main"), container("main")), "one")
     cluster.blames_the_client(answer)
     assert "duplicate" in answer.told.lower()
+    answer = await kube.apply(f"{space.configmaps}/a", configmap("a", finalizers=["x.io/1", "x.io/1"]), "one")
+    cluster.blames_the_client(answer)
+    assert 'duplicate entries for key [="x.io/1"]' in answer.told
 
 
 async def test_an_update_takes_ownership_of_what_it_changes(kube: Client, space: Space) -> None:
@@ -148,6 +154,8 @@ async def test_status_has_entries_of_its_own(kube: Client, space: Space) -> None
     body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "status": {"replicas": 3}}
     now = (await kube.apply(f"{space.deployments}/d/status", body, "controller")).ok(200)
     assert now["status"]["replicas"] == 3
+    none = {**body, "metadata": {"name": "none"}}
+    (await kube.apply(f"{space.deployments}/none/status", none, "controller")).refused(404, "NotFound")
     (entry,) = [one for one in now["metadata"]["managedFields"] if one["manager"] == "controller"]
     assert (entry["manager"], entry["subresource"], entry["fieldsV1"]) == (
         "controller",
@@ -172,15 +180,50 @@ async def test_managed_fields_can_be_cleared(kube: Client, space: Space) -> None
     (await kube.apply(path, configmap("a", {"k": "w"}), "two")).refused(409, "Conflict", '"before-first-apply"')
 
 
+@pytest.mark.parametrize("fields", [{"f:data": 5}, {"f:data": {"k:5": {}}}, {"f:data": {"v:{": {}}}])
+async def test_malformed_managed_fields_are_not_taken(kube: Client, space: Space, fields: dict[str, Any]) -> None:
+    """Those that are there stay. What is well formed and says nothing, or nothing that the server knows, clears."""
+    path = f"{space.configmaps}/a"
+    (await kube.apply(path, configmap("a", {"k": "v"}), "one")).ok(201)
+    entry = {"manager": "two", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
+    now = (await kube.merge(path, {"metadata": {"managedFields": [entry]}})).ok(200)
+    assert managers(now) == {("one", "Apply"): {"f:data": {"f:k": {}}}}
+    now = (await kube.merge(path, {"metadata": {"managedFields": [{**entry, "fieldsV1": {"x:y": {}}}]}})).ok(200)
+    assert "managedFields" not in now["metadata"]
+
+
+async def test_kubectl_goes_on_from_its_client_side_applies(kube: Client, space: Space) -> None:
+    """What the annotation of kubectl apply says and nobody changed since is no conflict for kubectl, and the annotation
+    follows: kubectl may go back. One that says nothing of this version is no help."""
+    path, note = f"{space.configmaps}/a", "kubectl.kubernetes.io/last-applied-configuration"
+    last = configmap("a", {"k": "1"}, finalizers=["x.io/1"])
+    for said, code in (
+        (json.dumps(last), 200),
+        ("{", 409),
+        (json.dumps({**last, "apiVersion": "v2"}), 409),
+        (json.dumps({**last, "metadata": {"finalizers": [None]}}), 409),
+    ):
+        sent = {**last, "metadata": {**last["metadata"], "annotations": {note: said}}}
+        await kube.create(space.configmaps, sent, fieldManager="kubectl-client-side-apply")
+        config = configmap("a", {"k": "2"}, annotations={"x": "y"}, finalizers=["x.io/1"])
+        (await kube.apply(path, config, "other")).refused(409, "Conflict", ".data.k")
+        answer = await kube.apply(path, config, "kubectl")
+        assert answer.status == code, answer.told
+        if code == 200:
+            assert json.loads(answer.body["metadata"]["annotations"][note]) == config
+        (await kube.merge(path, {"metadata": {"finalizers": None}})).ok(200)
+        (await kube.delete(path)).ok(200)
+
+
 async def test_a_configuration_may_be_yaml(kube: Client, space: Space) -> None:
     """application/apply-patch+yaml is YAML, of which JSON is a part."""
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: v\n"
     assert (await kube.apply(f"{space.configmaps}/a", text)).ok(201)["data"] == {"k": "v"}
 
 
-@pytest.mark.parametrize("text", ["a: [", "- 1", "text", ""])
+@pytest.mark.parametrize("text", ["a: [", "- 1", "text", "", "metadata: {name: a}"])
 async def test_a_configuration_that_is_none_is_refused(kube: Client, space: Space, text: str) -> None:
-    """Bad YAML, or YAML that is no object: 400."""
+    """Bad YAML, or YAML that is no object of a kind: 400."""
     (await kube.apply(f"{space.configmaps}/a", text)).refused(400, "BadRequest")
 
 
@@ -200,7 +243,7 @@ async def test_apply_with_a_version_is_conditional(kube: Client, space: Space) -
     (await kube.apply(path, configmap("a", {"k": "3"}, resourceVersion=seen), "one")).refused(409, "Conflict")
 
 
-async def test_custom_resources_apply_by_their_schema(kube: Client, space: Space) -> None:
+async def test_custom_resources_apply_by_their_schema(kube: Client, cluster: Cluster, space: Space) -> None:
     """x-kubernetes-list-type map and set, x-kubernetes-map-type atomic."""
     item = {"type": "object", "properties": {"id": {"type": "string"}, "n": {"type": "integer"}}, "required": ["id"]}
     properties = {
@@ -229,6 +272,18 @@ async def test_custom_resources_apply_by_their_schema(kube: Client, space: Space
     (await kube.apply(path, body(items=[{"id": "x", "n": 5}]), "two")).refused(409, "Conflict", '.spec.items[id="x"].n')
     now = (await kube.apply(path, body(tags=["t1"]), "one")).ok(200)
     assert now["spec"] == {"items": [{"id": "y", "n": 2}], "tags": ["t1", "t2"]}
+    for nameless in ({"tags": [None]}, {"tags": [{}]}, {"items": ["x"]}, {"items": [{}]}):
+        cluster.blames_the_client(await kube.apply(path, body(**nameless), "two"))
+
+
+async def test_null_is_nothing_and_raw_values_are_whole(kube: Client, space: Space) -> None:
+    """A configuration takes the place of a null; what has no type in Go (RawExtension) has one owner."""
+    await kube.create(space.configmaps, {**configmap("a"), "data": None})
+    assert (await kube.apply(f"{space.configmaps}/a", configmap("a", {"k": "v"}))).ok(200)["data"] == {"k": "v"}
+    revision = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": "r"}, "revision": 1}
+    path = f"{space.of('apps/v1', 'controllerrevisions')}/r"
+    made = (await kube.apply(path, {**revision, "data": {"a": {"b": 1}}}, "one")).ok(201)
+    assert managers(made) == {("one", "Apply"): {"f:data": {}, "f:revision": {}}}
 
 
 async def test_a_dry_apply_changes_nothing(kube: Client, space: Space) -> None:
@@ -262,6 +317,8 @@ async def test_what_an_endpoint_cannot_write_is_nobodys_conflict(kube: Client, s
 
 async def test_an_apply_of_a_version_makes_an_object_all_the_same(kube: Client, space: Space) -> None:
     (await kube.apply(f"{space.configmaps}/a", configmap("a", {"k": "v"}, resourceVersion="1"))).ok(201)
+    answer = await kube.apply(f"{space.configmaps}/b", configmap("b", uid="11111111-2222-3333-4444-555555555555"))
+    answer.refused(409, "Conflict", "uid mismatch", "and no existing object was found")
 
 
 async def test_an_apply_that_changes_nothing_has_no_time(kube: Client, space: Space) -> None:

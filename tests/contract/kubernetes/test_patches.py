@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.support.kubeobjects import configmap, container, crd, custom, deployment, pod
-from tests.support.kubernetes import JSON_PATCH, MERGE_PATCH, STRATEGIC, Client, Space, eventually
+from tests.support.kubernetes import JSON_PATCH, MERGE_PATCH, STRATEGIC, Client, Cluster, Space, eventually
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -42,8 +42,9 @@ async def test_merge_patch_replaces_lists(kube: Client, space: Space) -> None:
         ([{"op": "add", "path": "/data/x~1y", "value": "2"}], None),
         ([{"op": "add", "path": "/data", "value": {"all": "new"}}], {"all": "new"}),
         ([{"op": "replace", "path": "/data/none", "value": "2"}], {"a": "1", "none": "2"}),
+        ([{"op": "replace", "path": "", "value": configmap("a", {"b": "2"})}], {"b": "2"}),
     ],
-    ids=["add", "replace", "remove", "move", "copy", "test", "escaped", "whole", "replace-nothing"],
+    ids=["add", "replace", "remove", "move", "copy", "test", "escaped", "whole", "replace-nothing", "replace-all"],
 )
 async def test_json_patch_operations(
     kube: Client, space: Space, operations: list[dict[str, object]], wanted: dict[str, str] | None
@@ -67,6 +68,11 @@ async def test_json_patch_indexes_lists(kube: Client, space: Space) -> None:
     assert (await kube.json_patch(path, add, end)).ok(200)["metadata"]["finalizers"] == [
         f"x.io/{n}" for n in range(1, 5)
     ]
+    for place in ("x", "9"):
+        wrong = {"op": "add", "path": f"/metadata/finalizers/{place}", "value": "x.io/5"}
+        (await kube.json_patch(path, wrong)).refused(422, "Invalid")
+    first, last = ({"op": "remove", "path": f"/metadata/finalizers/{place}"} for place in ("0", "-1"))
+    assert (await kube.json_patch(path, first, last)).ok(200)["metadata"]["finalizers"] == ["x.io/2", "x.io/3"]
     (await kube.json_patch(path, {"op": "remove", "path": "/metadata/finalizers"})).ok(200)
 
 
@@ -78,8 +84,10 @@ async def test_json_patch_indexes_lists(kube: Client, space: Space) -> None:
         {"op": "move", "from": "/data/none", "path": "/data/b"},
         {"op": "add", "path": "/data/none/deeper", "value": "1"},
         {"op": "test", "path": "/data/none", "value": "1"},
+        {"op": "turn", "path": "/data/a"},
+        {"op": "add", "value": "1"},
     ],
-    ids=["test", "remove", "move", "add-below-nothing", "test-nothing"],
+    ids=["test", "remove", "move", "add-below-nothing", "test-nothing", "no-operation", "nowhere"],
 )
 async def test_a_json_patch_that_does_not_fit_is_unprocessable(
     kube: Client, space: Space, operation: dict[str, object]
@@ -277,6 +285,52 @@ async def test_a_json_patch_has_an_end(kube: Client, space: Space) -> None:
     operations = [{"op": "test", "path": "/data/a", "value": "1"}] * 10_001
     answer = await kube.json_patch(f"{space.configmaps}/a", *operations)
     answer.refused(413, "RequestEntityTooLarge", "The allowed maximum operations in a JSON patch is 10000, got 10001")
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [{"op": "copy", "from": "/data", "path": "/data/a"}] * 8,
+        [{"op": "copy", "from": "/data", "path": "/data/a"}] * 12,
+        [{"op": "copy", "from": "/data/a", "path": f"/data/b{n}"} for n in range(20)],
+        [{"op": "replace", "path": "", "value": [1]}],
+    ],
+    ids=["deep", "deeper", "large", "no-object"],
+)
+async def test_what_a_json_patch_may_not_make(kube: Client, space: Space, operations: list[dict[str, object]]) -> None:
+    """Copies of copies, each twice as deep; three mebibytes of them; something else than an object."""
+    await kube.create(space.configmaps, configmap("a", {"a": "x" * 200_000}))
+    (await kube.json_patch(f"{space.configmaps}/a", *operations)).refused(422, "Invalid")
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate", "rollingUpdate": {"maxSurge": 1}}}},
+        {"spec": {"$patch": "turn"}},
+        {"$setElementOrder/none": []},
+        {"metadata": {"finalizers": [{"a": "b"}]}},
+        {"metadata": {"$setElementOrder/finalizers": "x.io/2", "finalizers": ["x.io/2"]}},
+        {"spec": {"template": {"spec": {"containers": [{"image": "i"}]}}}},
+    ],
+    ids=["retained", "directive", "field", "words", "list", "key"],
+)
+async def test_a_strategic_patch_that_makes_no_sense(
+    kube: Client, cluster: Cluster, space: Space, patch: dict[str, object]
+) -> None:
+    """A real server fails at some of them; nothing is changed."""
+    made = await kube.create(space.deployments, deployment("d", finalizers=["x.io/1"]))
+    cluster.blames_the_client(await kube.strategic(f"{space.deployments}/d", patch))
+    assert (await kube.read(f"{space.deployments}/d"))["spec"] == made["spec"]
+    (await kube.merge(f"{space.deployments}/d", {"metadata": {"finalizers": None}})).ok(200)
+
+
+async def test_a_directive_about_what_is_not_there_adds_nothing(kube: Client, space: Space) -> None:
+    await kube.create(space.configmaps, configmap("a"))
+    for directive in ("delete", "replace"):
+        patch = {"metadata": {"annotations": {"$patch": directive, "a": "b"}}}
+        now = (await kube.strategic(f"{space.configmaps}/a", patch)).ok(200)
+        assert "annotations" not in now["metadata"]
 
 
 def _template(*containers: dict[str, object]) -> dict[str, dict[str, object]]:

@@ -127,15 +127,13 @@ def test_removal() -> None:
 
 
 def test_what_others_wrote_is_read_into_our_spelling() -> None:
-    sent = {"f:a": {}, 'k:{ "b" : 1.0, "a": "<" }': {".": {}, "f:x": {}}, "i:7": {}}
+    sent = {"f:a": {}, 'k:{ "b" : 1, "a": "<" }': {".": {}, "f:x": {}}, "i:7": {}, "a": {}, "q:a": {}}
     item = 'k:{"a":"\\u003c","b":1}'
     assert set(read(sent)) == {("f:a",), (item,), (item, "f:x"), ("i:7",)}
     assert list(read({})) == []
 
 
-@pytest.mark.parametrize(
-    "sent", [[], {"a": {}}, {"f:a": 1}, {"v:{": {}}, {"k:[]": {}}, {"i:x": {}}, {"": {}}, {"q:a": {}}]
-)
+@pytest.mark.parametrize("sent", [[], {"f:a": 1}, {"v:{": {}}, {"k:[]": {}}, {"i:x": {}}])
 def test_malformed_fields(sent: Any) -> None:
     with pytest.raises(ValueError):
         list(read(sent))

@@ -123,7 +123,7 @@ def test_clients_may_replace_or_drop_managed_fields() -> None:
         {"operation": "Delete"},
         {"apiVersion": ""},
         {"fieldsType": "FieldsV2"},
-        {"fieldsV1": {"spec": {}}},
+        {"fieldsV1": {"f:spec": 1}},
         {"time": "yesterday"},
         {"time": "0001-01-01T00:00:00+23:00"},
         {"manager": 5},

@@ -1,11 +1,9 @@
 """Whatever the patch: an object or a StatusError below 500 comes out, and nothing that went in has changed."""
 
 import copy
-import json
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -116,11 +114,9 @@ def test_updates_of_any_shape(entries: Any, body: Any, old: Any, schema: Schema)
     assert all(one["fieldsType"] == "FieldsV1" for one in new["metadata"].get("managedFields", []))
 
 
-@pytest.mark.parametrize(
-    "text", ['{"f:a": ' * 300 + "{}" + "}" * 300, '{"k:{\\"a\\":' + "[" * 900 + "]" * 900 + '}": {}}']
-)
-def test_field_sets_without_end(text: str) -> None:
-    one = TRACKED["metadata"]["managedFields"][0] | {"manager": "deep", "fieldsV1": json.loads(text)}
+def test_names_of_items_without_end() -> None:
+    fields = {'k:{"a":' + "[" * 900 + "]" * 900 + "}": {}}
+    one = TRACKED["metadata"]["managedFields"][0] | {"manager": "deep", "fieldsV1": fields}
     new = {**DOC, "metadata": {"name": "p", "managedFields": [one]}}
     track_update(new, TRACKED, Author("x", POD, "v1", T))
     assert [one["manager"] for one in new["metadata"]["managedFields"]] == ["m"]

@@ -107,10 +107,8 @@ def test_no_patch_nests_without_end():
     deep: object = 1
     for _ in range(MAX_DEPTH + 2):
         deep = {"a": deep}
-    for refuse in (lambda: json_patch({}, [op("add", "/a", value=deep)]), lambda: merge_patch({}, deep)):
-        with pytest.raises(StatusError) as refused:
-            refuse()
-        assert refused.value.code == 400
+    with pytest.raises(StatusError, match="nested deeper than 200 levels"):
+        json_patch({}, [op("add", "/a", value=deep)])
     # Operations that are shallow by themselves: each one level further down.
     stacked = [op("add", "/a" * level, value={}) for level in range(1, 2000)] + [op("copy", "/b", **{"from": "/a"})]
     with pytest.raises(StatusError) as piled:
