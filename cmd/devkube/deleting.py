@@ -5,6 +5,7 @@ Pod on a node stays until its grace is over and somebody (a kubelet, the simulat
 cluster. Rules: apiserver's registry/rest/delete.go and registry/generic/registry/store.go.
 """
 
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from devkube.kinds import Object, Resource
 from devkube.machinery import Machinery
 from devkube.parameters import number, refused
 from devkube.requests import Answer, Attributes, Listing, Request
-from devkube.store import Lost, Stored
+from devkube.store import Lost
 from devkube.strategies import CRDS
 
 ORPHAN: Final = "orphan"
@@ -48,7 +49,7 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
 async def delete(m: Machinery, request: Request) -> Answer:
     resource, options = request.resource, options_of(request)
-    obj, gone = await _remove(m, request, m.of(request), options)
+    obj, gone = await _remove(m, request, options)
     if not gone or resource.key in _RETURNED:
         return Answer(200, obj, resource)
     meta = obj["metadata"]
@@ -60,10 +61,10 @@ async def delete(m: Machinery, request: Request) -> Answer:
 async def delete_collection(m: Machinery, request: Request) -> Answer:
     """Each object by itself; what others deleted meanwhile is no matter. Answered by the list of what it was about."""
     options, resource = options_of(request), request.resource
-    found = reading.matching(m, request, resource)
+    found = reading.matching(m, request)
     for stored in found:
         try:
-            await _remove(m, request, stored, options)
+            await _remove(m, replace(request, namespace=stored.namespace, name=stored.name), options)
         except StatusError as error:
             if error.code != 404:
                 raise
@@ -96,10 +97,11 @@ def options_of(request: Request) -> DeleteOptions:
     return options
 
 
-async def _remove(m: Machinery, request: Request, stored: Stored, options: DeleteOptions) -> tuple[Object, bool]:
+async def _remove(m: Machinery, request: Request, options: DeleteOptions) -> tuple[Object, bool]:
     """Delete one object, or mark it as being deleted. Returns its last state and whether it is gone."""
     resource = request.resource
     for _ in range(10):
+        stored = m.of(request)
         obj = m.read(stored, resource)
         _check_preconditions(obj, options.preconditions or Preconditions(), resource)
         await _admit(m, request, obj, options)
@@ -111,15 +113,13 @@ async def _remove(m: Machinery, request: Request, stored: Stored, options: Delet
                 return m.read(m.store.replace(resource.key, marked, stored.version), resource), False
             last = m.store.remove(resource.key, stored.namespace, stored.name, stored.version)
             return m.read(last, resource), True
-        except Lost as lost:
-            if lost.found is None:
-                return obj, True
-            stored = lost.found
-    raise conflict(resource.about(stored.name), "it keeps being modified while it is deleted; please try again")
+        except Lost:
+            continue
+    raise conflict(resource.about(request.name), "it keeps being modified while it is deleted; please try again")
 
 
 async def _admit(m: Machinery, request: Request, obj: Object, options: DeleteOptions) -> None:
-    name = obj["metadata"]["name"]
+    name = request.name
     if request.resource.key == "namespaces" and name in ("default", "kube-system", "kube-public"):
         raise forbidden(request.resource.about(name), "this namespace may not be deleted")
     attributes = Attributes(

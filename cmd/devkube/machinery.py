@@ -24,7 +24,7 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated names; no vowels, so th
 class Machinery:
     def __init__(self, store: Store, catalog: Catalog, clock: Clock) -> None:
         self.store, self.catalog, self.clock = store, catalog, clock
-        self.admission = Admission()
+        self.admission: Admission
         # (storage key, subresource) -> who answers there instead of the store: TokenRequest, reviews, eviction, …
         self.virtual: dict[tuple[str, str], Subresource] = {}
         self.authorize: Authorize = lambda user, verb, resource, namespace, name: None

@@ -68,10 +68,10 @@ def watch(m: Machinery, request: Request) -> Stream:
     return _events(m, request.resource, request.namespace, options)
 
 
-def matching(m: Machinery, request: Request, resource: Resource) -> list[Stored]:
+def matching(m: Machinery, request: Request) -> list[Stored]:
     """What deletecollection is about."""
-    options = parameters.read(request.query, resource)
-    return list(m.store.select(resource.key, request.namespace, options.predicate))
+    options = parameters.read(request.query, request.resource)
+    return list(m.store.select(request.resource.key, request.namespace, options.predicate))
 
 
 def encode_token(version: int, last: Stored) -> str:
@@ -104,13 +104,11 @@ async def _events(m: Machinery, resource: Resource, namespace: str, options: Rea
     store, key = m.store, resource.key
     fresh = options.version in ("", "0")
     position = store.version if fresh or options.initial else int(options.version)
-    waiter: asyncio.Future[None] | None = None
-    rung = set[str]()
+    wake, rung = store.watcher(key), set[str]()
 
     def ring(what: str) -> None:
         rung.add(what)
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        wake.set()
 
     def bookmark(**more: Any) -> Event:
         metadata = {"resourceVersion": str(position), **more}
@@ -128,8 +126,9 @@ async def _events(m: Machinery, resource: Resource, namespace: str, options: Rea
             if options.initial and options.bookmarks:
                 yield [bookmark(annotations={INITIAL_END: "true"})]
         elif not store.known(key, position):
-            raise Gone(position)
+            raise Gone
         while True:
+            wake.clear()
             changes = store.since(key, position)
             for start in range(0, len(changes), _BATCH):
                 chunk = changes[start : start + _BATCH]
@@ -147,18 +146,14 @@ async def _events(m: Machinery, resource: Resource, namespace: str, options: Rea
             if rung:
                 rung.clear()
                 marks = m.clock.call_later(m.bookmark_seconds, lambda: ring("mark"))
-                continue
-            waiter = store.waiter(key)
-            try:
-                await waiter
-            finally:
-                store.forget(key, waiter)
+            await wake.wait()
     except Gone:
         told = f"too old resource version: {position} ({store.version})"
         yield [Event("ERROR", encode(expired(told).body()))]
     finally:
         timeout.cancel()
         marks.cancel()
+        store.forget(key, wake)
 
 
 def _seen(m: Machinery, change: Change, resource: Resource, namespace: str, options: Read) -> Event | None:

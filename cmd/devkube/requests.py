@@ -7,7 +7,7 @@ them. Errors are `StatusError`s.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from devkube.errors import StatusError
 from devkube.kinds import Object, Resource
@@ -128,12 +128,11 @@ class Attributes:
     audit: dict[str, str] = field(default_factory=dict)
 
 
-class Admission:
-    """The webhooks that are configured; here there are none. Denials are StatusErrors."""
+class Admission(Protocol):
+    """The webhooks that are configured. Denials are StatusErrors."""
 
     async def mutate(self, attributes: Attributes) -> Object:
         """The object after all mutating webhooks (the same one when there are none)."""
-        return attributes.object or {}
 
     async def validate(self, attributes: Attributes) -> None: ...
 

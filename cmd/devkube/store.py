@@ -49,11 +49,7 @@ class Change:
 
 
 class Lost(Exception):
-    """A write that expected another version than there is (`found` None: no such object)."""
-
-    def __init__(self, found: Stored | None) -> None:
-        super().__init__("the version expected is not the version found")
-        self.found = found
+    """A write that expected another version than there is, or an object that is gone."""
 
 
 class Gone(Exception):
@@ -80,7 +76,10 @@ class _Kind:
     log: list[Change] = field(default_factory=list)
     dropped: int = 0  # the version of the last change that the log forgot
     version: int = 0  # of the last change
-    waiters: set[asyncio.Future[None]] = field(default_factory=set)
+    watchers: set[asyncio.Event] = field(default_factory=set)
+
+    def after(self, version: int) -> list[Change]:
+        return self.log[bisect_right(self.log, version, key=lambda change: change.version) :]
 
 
 class Store:
@@ -144,29 +143,29 @@ class Store:
     def remove(self, key: str, namespace: str, name: str, expected: int) -> Stored:
         """The last state under the version of the deletion, as watchers see it."""
         before = self.get(key, namespace, name)
-        if before is None:
-            raise Lost(None)
+        if before is None or before.version != expected:
+            raise Lost
         return self._commit(self._change(key, load(before), "DELETED"), expected)
 
     def since(self, key: str, version: int) -> list[Change]:
         """The changes of a kind after a version; Gone when some of them are forgotten."""
         kind = self._kind(key)
         if version < kind.dropped:
-            raise Gone(f"history begins after version {kind.dropped}")
-        return kind.log[bisect_right(kind.log, version, key=lambda change: change.version) :]
+            raise Gone
+        return kind.after(version)
 
     def known(self, key: str, version: int) -> bool:
         """Whether a watch may resume after this version."""
         return version >= self._kind(key).floor
 
-    def waiter(self, key: str) -> asyncio.Future[None]:
-        """A future that is done when the kind changes next. Give it back with `forget` when you stop waiting."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._kind(key).waiters.add(future)
-        return future
+    def watcher(self, key: str) -> asyncio.Event:
+        """An event that is set whenever the kind changes; who waits clears it. Give it back with `forget`."""
+        changed = asyncio.Event()
+        self._kind(key).watchers.add(changed)
+        return changed
 
-    def forget(self, key: str, future: asyncio.Future[None]) -> None:
-        self._kind(key).waiters.discard(future)
+    def forget(self, key: str, changed: asyncio.Event) -> None:
+        self._kind(key).watchers.discard(changed)
 
     def compact(self) -> None:
         """Forget all history: whoever resumes from before now gets a 410. Watches that keep up go on."""
@@ -203,7 +202,7 @@ class Store:
     def _commit(self, change: Change, expected: int | None) -> Stored:
         before, after = change.before, change.after
         if (before.version if before else None) != expected:
-            raise Lost(before)
+            raise Lost
         kind = self._kind(after.key)
         self.version = kind.version = change.version
         if change.type == "DELETED":
@@ -216,10 +215,8 @@ class Store:
             kind.dropped = kind.log[-self._limit - 1].version
             kind.floor = max(kind.floor, kind.dropped)
             del kind.log[: -self._limit]
-        waiters, kind.waiters = kind.waiters, set()
-        for future in waiters:
-            if not future.done():
-                future.set_result(None)
+        for changed in kind.watchers:
+            changed.set()
         for listener in self._listeners:
             listener(change)
         return after
@@ -228,11 +225,9 @@ class Store:
 def _as_of(kind: _Kind, version: int) -> dict[tuple[str, str], Stored]:
     """The objects as they were at a version: history undone."""
     if version < kind.floor:
-        raise Gone(f"history begins after version {kind.floor}")
+        raise Gone
     objects = dict(kind.objects)
-    for change in reversed(kind.log):
-        if change.version <= version:
-            break
+    for change in reversed(kind.after(version)):
         where = (change.after.namespace, change.after.name)
         if change.before is None:
             objects.pop(where, None)

@@ -1,8 +1,8 @@
 """create, update and patch: from the bytes of a request to a new version in the store.
 
 There is no lock: between reading an object and writing it back webhooks are awaited, and the store refuses a write
-whose object moved meanwhile. A write that named the version it expects is then a conflict; any other is made again
-from the object as it is now (five times, as upstream). Order of the steps: apiserver's endpoints/handlers and
+whose object moved meanwhile. It is then made again from the object as it is now (five times, as upstream): a conflict
+where it named the version it expects. Order of the steps: apiserver's endpoints/handlers and
 registry/generic/registry/store.go: ownership of fields is settled before webhooks change them, uid and name after.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 
 from devkube import bodies, parameters, scale, strategies
 from devkube.builtin.metadata import validate_metadata
-from devkube.errors import MODIFIED, Cause, StatusError, already_exists, bad_request, conflict, invalid, not_found
+from devkube.errors import MODIFIED, Cause, StatusError, already_exists, bad_request, conflict, invalid
 from devkube.kinds import Object, Resource
 from devkube.machinery import Machinery, new_uid
 from devkube.managedfields import Author, track_update
@@ -170,13 +170,12 @@ async def update(m: Machinery, request: Request) -> Answer:
         write.decoded(body, repeated)
     strategies.in_namespace(body, request)
     strategies.named(meta, request.name)
-    stored = m.store.get(resource.key, request.namespace, request.name)
-    if stored is None and strategies.created_by_put(resource) and not request.subresource:
+    there = m.store.get(resource.key, request.namespace, request.name) is not None
+    if not there and strategies.created_by_put(resource) and not request.subresource:
         m.authorize(request.user, "create", resource, request.namespace, request.name)
         return await insert(write, body)
     if not meta.get("resourceVersion") and not scaled and strategies.versioned_put(resource):
-        if stored is None:
-            raise not_found(resource.about(request.name))
+        m.of(request)  # what is not there needs no version
         cause = Cause("FieldValueInvalid", "Invalid value: 0: must be specified for an update", _VERSION)
         raise invalid(resource.about(request.name), [cause])
 
@@ -187,25 +186,22 @@ async def update(m: Machinery, request: Request) -> Answer:
         copy: Object = scale.changed(old, body, resource) if scaled else clone(body)
         return copy
 
-    return await guaranteed(write, changed, pinned=bool(meta.get("resourceVersion")))
+    return await guaranteed(write, changed)
 
 
-async def guaranteed(
-    write: Write, changed: Callable[[Object], Object], *, pinned: bool = False, tracked: bool = False
-) -> Answer:
-    """Write what `changed` makes of the object, again and again while others are faster. `pinned`: only once."""
+async def guaranteed(write: Write, changed: Callable[[Object], Object], *, tracked: bool = False) -> Answer:
+    """Write what `changed` makes of the object, again and again while others are faster."""
     m, request, resource = write.m, write.request, write.resource
     warnings = list(request.warnings)
-    for _ in range(1 if pinned else _ATTEMPTS):
+    for _ in range(_ATTEMPTS):
         request.warnings[:] = warnings
         stored = m.of(request)
         old = m.read(stored, resource)
         new = changed(old)
         try:
             return write.answer(200, await _replace(write, stored, old, new, tracked=tracked))
-        except Lost as lost:
-            if lost.found is None:
-                raise not_found(resource.about(request.name)) from None
+        except Lost:
+            continue
     raise conflict(resource.about(request.name), MODIFIED)
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from devkube.clock import Clock
 from devkube.kinds import Catalog, FieldValidation, Object, Resource, Subresource
-from devkube.requests import Answer, Listing, Request, Stream
+from devkube.requests import Answer, Attributes, Listing, Request, Stream
 from devkube.schema import DEDUCED, Schema
 from devkube.selectors import values
 from devkube.store import Store, encode
@@ -15,8 +15,8 @@ from devkube.verbs import Verbs
 
 
 def waiting(store: Store) -> int:
-    """How many wait for a change now."""
-    return sum(not one.done() for kind in store._kinds.values() for one in kind.waiters)
+    """How many watch now."""
+    return sum(len(kind.watchers) for kind in store._kinds.values())
 
 
 class Anything:
@@ -63,6 +63,23 @@ RESOURCES = {
 }
 
 
+class Hooks:
+    """Admission that runs functions of a test."""
+
+    def __init__(self) -> None:
+        self.seen: list[Attributes] = []
+        self.change: Any = lambda attributes: attributes.object
+        self.check: Any = lambda attributes: None
+
+    async def mutate(self, attributes: Attributes) -> Object:
+        self.seen.append(attributes)
+        found: Object = self.change(attributes)
+        return found
+
+    async def validate(self, attributes: Attributes) -> None:
+        self.check(attributes)
+
+
 class Api:
     """Verbs over a store, asked in few words; a namespace `ns` is there."""
 
@@ -71,6 +88,7 @@ class Api:
         self.clock.freeze()
         self.store = Store(self._fields)
         self.verbs = Verbs(self.store, Catalog(RESOURCES.values()), self.clock)
+        self.verbs.admission = Hooks()
         self.store.create(
             "namespaces",
             {

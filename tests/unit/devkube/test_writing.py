@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from devkube.errors import StatusError
-from devkube.kinds import Object
 from devkube.requests import Attributes
 from devkube.values import clone
-from tests.unit.devkube.doubles import Api
+from tests.unit.devkube.doubles import Api, Hooks
 
 
 @pytest.fixture
@@ -20,26 +19,6 @@ async def refused(awaitable: Any) -> StatusError:
     with pytest.raises(StatusError) as caught:
         await awaitable
     return caught.value
-
-
-class Hooks:
-    """Admission that runs functions of a test."""
-
-    def __init__(self) -> None:
-        self.seen: list[Attributes] = []
-        self.change: Any = lambda attributes: attributes.object
-        self.check: Any = lambda attributes: None
-
-    async def mutate(self, attributes: Attributes) -> Object:
-        self.seen.append(attributes)
-        found: Object = self.change(attributes)
-        return found
-
-    async def validate(self, attributes: Attributes) -> None:
-        self.check(attributes)
-
-    def concerns(self, attributes: Attributes) -> bool:
-        return True
 
 
 async def test_the_server_numbers_and_dates_what_is_created(api: Api) -> None:
@@ -134,7 +113,7 @@ async def test_a_dry_run_leaves_no_trace(api: Api) -> None:
     assert api.store.version == before
 
 
-async def put(api: Api, obj: Object, name: str = "w", **more: Any) -> Any:
+async def put(api: Api, obj: Any, name: str = "w", **more: Any) -> Any:
     return await api.ask("update", "widgets", name, obj, **more)
 
 
@@ -248,37 +227,3 @@ async def test_a_denial_stops_a_write(api: Api) -> None:
     hooks.check = deny
     assert (await refused(api.create("widgets", "w"))).message == "no"
     assert not list(api.store.select("widgets.example.com"))
-
-
-def interfere(api: Api, times: int) -> Hooks:
-    """Somebody else writes while webhooks are asked, that many times."""
-    hooks = Hooks()
-
-    def check(attributes: Attributes) -> None:
-        nonlocal times
-        if attributes.operation == "UPDATE" and times:
-            times -= 1
-            stored = api.store.get("widgets.example.com", "ns", "w")
-            assert stored is not None
-            obj = api.verbs.read(stored, attributes.resource)
-            obj["spec"]["theirs"] = times
-            api.store.replace(stored.key, obj, stored.version)
-
-    hooks.check = check
-    return hooks
-
-
-async def test_a_lost_race_is_tried_again_from_what_won(api: Api) -> None:
-    await api.create("widgets", "w", spec={"a": 1})
-    api.verbs.admission = interfere(api, 2)
-    patch, how = {"spec": {"mine": 1}}, "application/merge-patch+json"
-    found = await api.ask("patch", "widgets", "w", patch, content_type=how)
-    assert found["spec"] == {"a": 1, "defaulted": True, "mine": 1, "theirs": 0}
-
-
-async def test_races_lost_again_and_again_are_a_conflict(api: Api) -> None:
-    obj = await api.create("widgets", "w", spec={"a": 1})
-    api.verbs.admission = interfere(api, 99)
-    patch, how = {"spec": {"mine": 1}}, "application/merge-patch+json"
-    assert (await refused(api.ask("patch", "widgets", "w", patch, content_type=how))).reason == "Conflict"
-    assert (await refused(put(api, obj))).reason == "Conflict"
