@@ -72,14 +72,10 @@ def settings_of(flags: argparse.Namespace) -> Settings:
 
 def main(argv: Sequence[str] | None = None) -> int:
     settings = settings_of(parser().parse_args(argv))
-    try:
-        import uvloop  # where there is one (not on Windows): TLS costs half as much
+    import uvloop  # TLS costs half as much; after the flags are known to be good: --help is instant
 
-        loop: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
-    except ImportError:
-        loop = None
     try:
-        with asyncio.Runner(loop_factory=loop) as runner:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings))
     except (OSError, ValueError, StatusError) as error:
         print(f"devkube: {error}", file=sys.stderr)
@@ -88,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def _serve(settings: Settings) -> None:
-    from devkube.server import DevKube  # after the flags are known to be good: --help is instant
+    from devkube.server import DevKube
 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -17,10 +17,10 @@ class Alarm:
     """A call that is due at some time; `cancel` makes it nothing."""
 
     def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback: Callable[[], None] | None = callback
+        self.callback, self.cancelled = callback, False
 
     def cancel(self) -> None:
-        self.callback = None
+        self.cancelled = True
 
 
 class Clock:
@@ -75,7 +75,7 @@ class Clock:
 
     def due(self) -> float | None:
         """Seconds until the next alarm; None: nothing waits."""
-        while self._alarms and self._alarms[0][2].callback is None:
+        while self._alarms and self._alarms[0][2].cancelled:
             heapq.heappop(self._alarms)
         return max(0.0, self._alarms[0][0] - self.monotonic()) if self._alarms else None
 
@@ -87,8 +87,7 @@ class Clock:
 
     def _wake(self) -> None:
         while self.due() == 0:
-            if callback := heapq.heappop(self._alarms)[2].callback:
-                callback()
+            heapq.heappop(self._alarms)[2].callback()
         self._arm()
 
     def _arm(self) -> None:

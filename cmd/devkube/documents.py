@@ -49,17 +49,14 @@ class Documents:
         return reply
 
     def _found(self, call: web.BaseRequest, path: str) -> Reply:
-        accept, content_type = call.headers.get("accept", ""), JSON
+        accept = call.headers.get("accept", "")
         if path in HEALTH:
             told = f"{path[1:]} check passed\n" if "verbose" in call.query else "ok"
             return Reply(200, (told.encode(),), "text/plain; charset=utf-8")
         if path == "/openapi/v2" and OPENAPI_V2 in accept:
             return Reply(200, (NOTHING_V2,), f"{OPENAPI_V2}.v1.0+protobuf")
-        if path.startswith("/openapi/") and not negotiation.accepts_json(accept):
-            raise negotiation.not_acceptable(JSON)
-        whole = path in ("/api", "/apis") and negotiation.aggregated(accept)
-        if whole:
-            content_type = negotiation.AGGREGATED
+        whole = negotiation.aggregated(accept) and path in ("/api", "/apis")
+        content_type = negotiation.AGGREGATED if whole else JSON
         raw = msgspec.json.encode(self._made(path, whole=whole))
         etag = f'"{hashlib.sha256(raw).hexdigest().upper()}"'
         headers = (("ETag", etag), ("Vary", "Accept"))

@@ -91,8 +91,8 @@ class HttpServer:
         self._stopping = True
         for stream in self._streams:
             stream.cancel()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        assert self._runner is not None
+        await self._runner.cleanup()
 
     def cut(self) -> int:
         """Close all connections hard, as a network would; how many there were."""
@@ -151,15 +151,15 @@ class HttpServer:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             reply = await self.answer(request)
-        except ConnectionError:
+            headers = CIMultiDict(COMMON, **{"Content-Type": reply.content_type})
+            headers.extend(reply.headers)
+            if isinstance(reply.pieces, AsyncGenerator):
+                return await self._watch(request, headers, reply.pieces)
+            return await _send(request, reply.status, headers, chunks(reply.pieces))
+        except ConnectionError:  # a fault cuts it off, or the client went while we wrote: nobody is left to be told
             if request.transport is not None:
                 request.transport.abort()
-            raise
-        headers = CIMultiDict(COMMON, **{"Content-Type": reply.content_type})
-        headers.extend(reply.headers)
-        if isinstance(reply.pieces, AsyncGenerator):
-            return await self._watch(request, headers, reply.pieces)
-        return await _send(request, reply.status, headers, chunks(reply.pieces))
+            return web.Response()
 
     async def _watch(
         self, request: web.BaseRequest, headers: CIMultiDict[str], lines: AsyncGenerator[bytes, None]
@@ -178,8 +178,6 @@ class HttpServer:
                 with contextlib.suppress(ConnectionError):
                     await response.write_eof()
             raise
-        except ConnectionError:
-            pass  # the client went while we wrote: nobody is left to be told
         finally:
             self._streams.discard(task)
         return response

@@ -43,16 +43,15 @@ class Lifecycle:
         self._work = asyncio.Event()
         self.idle = asyncio.Event()  # set while there is nothing to do at once
         self.idle.set()
-        self._running: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[None]
         self._store.listen(self._heard)
 
     def start(self) -> None:
         self._running = asyncio.create_task(self._run(), name="devkube lifecycle")
 
     async def stop(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
 
     def _heard(self, change: Change) -> None:
         after = change.after

@@ -36,27 +36,22 @@ def kinds(accept: str) -> Iterator[tuple[str, str]]:
 
 def form_of(accept: str, *, listed: bool) -> Form:
     """The form of a resource's answer. StatusError 406 when nothing fits."""
-    forms: dict[tuple[str, str], Form] = {
-        ("", ""): "",
-        ("table", "meta.k8s.io/v1"): "Table",
-        ("partialobjectmetadata" + "list" * listed, "meta.k8s.io/v1"): "PartialObjectMetadata",
-    }
-    for kind in kinds(accept):
-        if kind in forms:
-            return forms[kind]
-    raise not_acceptable(JSON)
+    metadata = "partialobjectmetadata" + "list" * listed
+    forms: dict[str, Form] = {"table": "Table", metadata: "PartialObjectMetadata"}
+    return forms.get(_first(accept, "meta.k8s.io/v1", *forms), "")
 
 
 def aggregated(accept: str) -> bool:
     """Whether /api and /apis answer with one aggregated list. StatusError 406 when nothing fits."""
+    return bool(_first(accept, "apidiscovery.k8s.io/v2", "apigroupdiscoverylist"))
+
+
+def _first(accept: str, group_version: str, *made: str) -> str:
+    """What is wanted first of these kinds and of what the path itself serves (""). StatusError 406 when nothing is."""
     for kind in kinds(accept):
-        if kind in (("", ""), ("apigroupdiscoverylist", "apidiscovery.k8s.io/v2")):
-            return bool(kind[0])
-    raise not_acceptable(JSON)
-
-
-def accepts_json(accept: str) -> bool:
-    return any(kinds(accept))
+        if kind in (("", ""), *((one, group_version) for one in made)):
+            return kind[0]
+    raise StatusError(406, "NotAcceptable", f"only the following media types are accepted: {JSON}")
 
 
 def body_of(content_type: str, body: bytes, *, verb: str) -> tuple[str, bytes]:
@@ -69,7 +64,3 @@ def body_of(content_type: str, body: bytes, *, verb: str) -> tuple[str, bytes]:
         told = "the body of the request was in an unknown format - accepted media types include: "
         raise unsupported_media_type(f"{told}{JSON}, {YAML}")
     return media or ("" if verb == "patch" else JSON), body
-
-
-def not_acceptable(known: str) -> StatusError:
-    return StatusError(406, "NotAcceptable", f"only the following media types are accepted: {known}")

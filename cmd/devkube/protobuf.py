@@ -6,6 +6,7 @@ what is empty is left out as its JSON would; a field that is not known here and 
 dropped. Statuses are the server's to fill and are not read.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from devkube.errors import StatusError, unsupported_media_type
 
 MAGIC: Final = b"k8s\x00"
 MEDIA: Final = "application/vnd.kubernetes.protobuf"
+_VARINT: Final = re.compile(rb"[\x80-\xff]{0,8}[\x00-\x7f]")
 # Field number -> JSON name, and the message that it holds (None: a text).
 Message = Mapping[int, tuple[str, Any]]
 
@@ -41,7 +43,7 @@ def to_json(body: bytes) -> bytes:
         envelope = dict(_fields(body.removeprefix(MAGIC)))
         named = _read(envelope[1], _TYPE)
         return msgspec.json.encode({**named, **_read(envelope[2], _KINDS[named["kind"]])})
-    except (KeyError, IndexError, ValueError):  # no protobuf, or one that is not known here
+    except (KeyError, ValueError):  # no protobuf, or one that is not known here
         raise refused() from None
 
 
@@ -79,11 +81,8 @@ def _fields(raw: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _varint(raw: bytes, at: int) -> tuple[int, int]:
-    """An IndexError where it does not end; the numbers here are small."""
-    value = 0
-    for shift in range(0, 63, 7):
-        byte = raw[at + shift // 7]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at + shift // 7 + 1
-    raise ValueError("a number does not end")
+    """A number and where it ends; the numbers here are small."""
+    found = _VARINT.match(raw, at)
+    if found is None:
+        raise ValueError("a number does not end")
+    return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(found[0])), found.end()

@@ -39,9 +39,7 @@ def versioned_put(resource: Resource) -> bool:
 
 
 def metadata(obj: Object) -> dict[str, Any]:
-    meta = obj.setdefault("metadata", {})
-    if meta is None:
-        meta = obj["metadata"] = {}
+    meta = obj["metadata"] = {} if obj.get("metadata") is None else obj["metadata"]
     if not isinstance(meta, dict):
         raise bad_request(f"metadata must be an object, not {go_type(meta)}")
     if meta.get("resourceVersion") == "0":  # no version in particular
@@ -66,8 +64,7 @@ def in_namespace(obj: Object, request: Request) -> None:
 def named(meta: dict[str, Any], name: str) -> None:
     found = meta.get("name")
     if not found:
-        told = "name must be provided"
-        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: {told}")
+        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
     if found != name:
         raise bad_request(f"the name of the object ({found}) does not match the name on the URL ({name})")
 
