@@ -62,15 +62,15 @@ class Client:
     def _of(self, obj: Object) -> str:
         return self.path(obj["kind"], obj["metadata"].get("namespace") or "", obj["metadata"]["name"])
 
-    async def ask(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
-        return await self._api.request(method, path, body, user=self._user, agent=self._agent, **more)
+    async def ask(self, method: str, path: str, body: Object | None = None, **more: Any) -> Object:
+        found: Object = await self._api.request(method, path, body, user=self._user, agent=self._agent, **more)
+        return found
 
     async def get(self, kind: str, namespace: str, name: str) -> Object | None:
         try:
-            found: Object = await self.ask("GET", self.path(kind, namespace, name))
+            return await self.ask("GET", self.path(kind, namespace, name))
         except StatusError:  # within the process nothing else keeps a read from succeeding
             return None
-        return found
 
     async def list(self, kind: str, namespace: str = "", *, labels: str = "") -> list[Object]:
         found = await self.ask("GET", self.path(kind, namespace), query={"labelSelector": labels})
@@ -78,12 +78,10 @@ class Client:
 
     async def create(self, kind: str, obj: Object) -> Object:
         made = {"apiVersion": self._resources[kind].group_version, "kind": kind, **obj}
-        found: Object = await self.ask("POST", self.path(kind, obj["metadata"].get("namespace", "")), made)
-        return found
+        return await self.ask("POST", self.path(kind, obj["metadata"].get("namespace", "")), made)
 
     async def patch(self, obj: Object, change: Object) -> Object:
-        found: Object = await self.ask("PATCH", self._of(obj), change, content_type=_MERGE)
-        return found
+        return await self.ask("PATCH", self._of(obj), change, content_type=_MERGE)
 
     async def status(self, obj: Object, status: Mapping[str, Any]) -> None:
         """Written only where it differs. `obj` must be as it was read."""
