@@ -14,7 +14,7 @@ from devkube.builtin.defaults import DERIVED, Derive, default, services
 from devkube.builtin.document import schema_of
 from devkube.builtin.fields import problems
 from devkube.builtin.rules import KINDS, STRUCTS
-from devkube.errors import Cause, bad_request
+from devkube.errors import Cause
 from devkube.kinds import ALL_VERBS, FieldValidation, Object, Resource, Subresource
 from devkube.schema import Schema
 
@@ -97,15 +97,8 @@ class BuiltinRules:
         try:
             types.decode(obj, self.schema.node, "", gone)
         except (types.Undecodable, RecursionError) as error:
-            raise bad_request(self._refused(str(error))) from None
-        unknown = [f'unknown field "{path}"' for path in gone]
-        if unknown and validation == "Strict":
-            raise bad_request(self._refused("strict decoding error: " + ", ".join(unknown)))
-        return unknown if validation == "Warn" else []
-
-    def _refused(self, why: str) -> str:
-        # Upstream leaves the group out.
-        return f'{self.kind} in version "{self.version}" cannot be handled as a {self.kind}: {why}'
+            raise types.refused(self.kind, self.version, str(error)) from None
+        return types.told(self.kind, self.version, gone, validation)
 
     def default(self, obj: Object) -> None:
         default(obj, self.schema.node)

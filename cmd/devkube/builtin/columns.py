@@ -117,7 +117,17 @@ def _main(status: Json, main: Sequence[Json], reason: str) -> str:
     return failed or reason if reason == "Completed" else reason
 
 
-def _port(port: Mapping[str, Any]) -> str:
+def _outside(service: Object) -> str:
+    kind = get(service, "spec.type")
+    if kind == "ExternalName":
+        return str(get(service, "spec.externalName"))
+    given = [one.get("ip") or one.get("hostname", "") for one in get(service, "status.loadBalancer.ingress", ())]
+    return ",".join((*given, *get(service, "spec.externalIPs", ()))) or (
+        "<pending>" if kind == "LoadBalancer" else NONE
+    )
+
+
+def _port(port: Json) -> str:
     outside = f":{port['nodePort']}" if port.get("nodePort") else ""
     return f"{port.get('port')}{outside}/{port.get('protocol')}"
 
@@ -186,7 +196,7 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
     "Service": (
         text("Type", "spec.type"),
         text("Cluster-IP", "spec.clusterIP", NONE),
-        listed("External-IP", "spec.externalIPs", str),
+        told("External-IP", _outside),
         listed("Port(s)", "spec.ports", _port),
         AGE,
         told("Selector", lambda obj: selector_text({"matchLabels": get(obj, "spec.selector")}) or NONE, 1),

@@ -219,7 +219,7 @@ def _strategy(strategy: Json, at: str, root: Object) -> Iterator[Cause]:
     rolling = strategy.get("rollingUpdate")
     if rolling is not None and strategy.get("type") == "Recreate":
         yield forbidden(f"{at}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
-    elif rolling is not None and not "".join(str(count) for count in rolling.values()).strip("0%"):
+    elif rolling is not None and not any(str(count).strip("0%") for count in rolling.values()):
         yield invalid(f"{at}.rollingUpdate.maxUnavailable", 0, "may not be 0 when `maxSurge` is 0")
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from devkube.builtin import scalars
 from devkube.builtin.document import PREFIX, document
+from devkube.errors import StatusError, bad_request
+from devkube.kinds import FieldValidation
 from devkube.schema import Node, resolved
 from devkube.values import go_type
 
@@ -23,6 +25,19 @@ _SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPr
 
 class Undecodable(Exception):
     """What Go's decoder refuses; the message begins as Go's."""
+
+
+def refused(kind: str, version: str, why: str) -> StatusError:
+    """What the decoder says of a whole object; upstream leaves the group out."""
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+
+
+def told(kind: str, version: str, unknown: list[str], validation: FieldValidation) -> list[str]:
+    """The warnings of unknown fields, as far as the client wants them. 400 where it is strict."""
+    found = [f'unknown field "{path}"' for path in unknown]
+    if found and validation == "Strict":
+        raise refused(kind, version, f"strict decoding error: {', '.join(found)}")
+    return found if validation == "Warn" else []
 
 
 def _type(node: Node) -> str:

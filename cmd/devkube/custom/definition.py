@@ -44,23 +44,22 @@ def prepare(new: Object, old: Object | None, subresource: str) -> None:
 
 
 def validate(new: Object, old: Object | None, subresource: str) -> list[Cause]:
-    """Every violation of a create (old None) or an update."""
+    """Every violation of a create (old None) or an update. What the kind's own schema requires is there."""
     if subresource == "status":
         return []
-    spec = new["spec"]
-    found = [*_spec(spec), *_names(spec["names"]), *_versions(spec.get("versions") or []), *_stored(new, spec)]
-    name = (new.get("metadata") or {}).get("name") or ""
-    if name != f"{spec['names'].get('plural', '')}.{spec.get('group', '')}":
-        found.append(causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
-    protected = f".{spec.get('group')}".endswith((".k8s.io", ".kubernetes.io"))
-    if protected and old is None and _APPROVED not in ((new.get("metadata") or {}).get("annotations") or {}):
+    spec, meta = new["spec"], new["metadata"]
+    found = [*_spec(spec), *_names(spec["names"]), *_versions(spec["versions"]), *_stored(new, spec)]
+    if meta.get("name") != f"{spec['names']['plural']}.{spec['group']}":
+        found.append(causes.invalid("metadata.name", meta.get("name"), 'must be spec.names.plural+"."+spec.group'))
+    protected = f".{spec['group']}".endswith((".k8s.io", ".kubernetes.io"))
+    if protected and old is None and _APPROVED not in (meta.get("annotations") or {}):
         detail = f'protected groups must have approval annotation "{_APPROVED}"'
         found.append(causes.required(f"metadata.annotations[{_APPROVED}]", detail))
     return [*found, *(_unchanged(spec, old["spec"]) if old is not None else ())]
 
 
 def _stored(crd: Object, spec: Part) -> Iterator[Cause]:
-    known = [version.get("name") for version in spec.get("versions") or ()]
+    known = [version["name"] for version in spec["versions"]]
     for index, name in enumerate((crd.get("status") or {}).get("storedVersions") or ()):
         if name not in known:
             detail = f"missing from spec.versions; {name} was previously a storage version of objects that may be left"
@@ -69,13 +68,13 @@ def _stored(crd: Object, spec: Part) -> Iterator[Cause]:
 
 def _unchanged(spec: Part, before: Part) -> Iterator[Cause]:
     for path in ("group", "scope"):
-        yield from causes.unchanged(f"spec.{path}", spec.get(path), before[path])
+        yield from causes.unchanged(f"spec.{path}", spec[path], before[path])
     for path in ("plural", "kind"):
-        yield from causes.unchanged(f"spec.names.{path}", spec["names"].get(path), before["names"][path])
+        yield from causes.unchanged(f"spec.names.{path}", spec["names"][path], before["names"][path])
 
 
 def _spec(spec: Part) -> Iterator[Cause]:
-    group, scope, strategy = spec.get("group") or "", spec.get("scope") or "", spec["conversion"].get("strategy") or ""
+    group, scope, strategy = spec["group"], spec["scope"], spec["conversion"]["strategy"]
     wrong = ",".join(names.dns_subdomain(group)) or ("" if "." in group else "should be a domain with at least one dot")
     if wrong:
         yield causes.invalid("spec.group", group, wrong)
@@ -91,13 +90,13 @@ def _spec(spec: Part) -> Iterator[Cause]:
 
 
 def _names(called: Part) -> Iterator[Cause]:
-    labels = {field: called.get(field) or "" for field in ("plural", "singular")}
-    labels |= {field: (called.get(field) or "").lower() for field in ("kind", "listKind")}
+    labels = {field: called[field] for field in ("plural", "singular")}
+    labels |= {field: called[field].lower() for field in ("kind", "listKind")}
     for field in ("shortNames", "categories"):
         labels |= {f"{field}[{index}]": value for index, value in enumerate(called.get(field) or ())}
     for field, value in labels.items():
         yield from _label(value, f"spec.names.{field}")
-    if called.get("kind") == called.get("listKind"):
+    if called["kind"] == called["listKind"]:
         yield causes.invalid("spec.names.listKind", called["listKind"], "kind and listKind may not be the same")
 
 
@@ -107,7 +106,7 @@ def _label(value: str, path: str) -> Iterator[Cause]:
 
 
 def _versions(versions: list[Part]) -> Iterator[Cause]:
-    called = [version.get("name") or "" for version in versions]
+    called = [version["name"] for version in versions]
     if len(set(called)) < len(called):
         yield causes.invalid("spec.versions", called, "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
@@ -135,28 +134,25 @@ def _part(part: str, version: Part, path: str) -> Iterator[Cause]:
         for index, column in enumerate(version.get(part) or ()):
             yield from _column(column, f"{path}[{index}]")
     elif part == "selectableFields":
-        yield from _selectable([one.get("jsonPath") or "" for one in version.get(part) or ()], node or {}, path)
+        yield from _selectable([one["jsonPath"] for one in version.get(part) or ()], node or {}, path)
 
 
 def _scale(scale: Part, path: str) -> Iterator[Cause]:
     for name, parents in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
-        if not scale.get(name, "").startswith(parents):
-            yield causes.invalid(f"{path}.{name}", scale.get(name), f"should be a json path under {parents}")
+        if not scale[name].startswith(parents):
+            yield causes.invalid(f"{path}.{name}", scale[name], f"should be a json path under {parents}")
     selector = scale.get("labelSelectorPath")
     if selector and not selector.startswith((".spec.", ".status.")):
         yield causes.invalid(f"{path}.labelSelectorPath", selector, "should be a json path under .spec. or .status.")
 
 
 def _column(column: Part, path: str) -> Iterator[Cause]:
-    kind, where = column.get("type") or "", column.get("jsonPath") or ""
-    if not column.get("name"):
-        yield causes.required(f"{path}.name")
-    if kind not in _COLUMN_TYPES:
-        yield causes.invalid(f"{path}.type", kind, f"must be one of {','.join(_COLUMN_TYPES)}")
+    if column["type"] not in _COLUMN_TYPES:
+        yield causes.invalid(f"{path}.type", column["type"], f"must be one of {','.join(_COLUMN_TYPES)}")
     try:
-        cells.parse(where)
+        cells.parse(column["jsonPath"])
     except ValueError as error:
-        yield causes.invalid(f"{path}.JSONPath", where, str(error))
+        yield causes.invalid(f"{path}.JSONPath", column["jsonPath"], str(error))
 
 
 def _selectable(fields: list[str], node: Part, path: str) -> Iterator[Cause]:

@@ -32,8 +32,7 @@ def pattern(text: str) -> Any:
     try:
         return re2.compile(text, options)
     except re2.error as error:
-        told = error.args[0] if error.args else error
-        raise ValueError(told.decode() if isinstance(told, bytes) else str(told)) from None
+        raise ValueError(error.args[0].decode()) from None
 
 
 def parse_bytes(text: str) -> bytes:

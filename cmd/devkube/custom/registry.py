@@ -10,10 +10,11 @@ from functools import cached_property
 from typing import Any, Final
 
 from devkube import causes
+from devkube.builtin import types
 from devkube.builtin.document import document
 from devkube.custom import cel, cells, schemas, structural, validation
 from devkube.custom.structural import UNKNOWN, Node
-from devkube.errors import Cause, bad_request
+from devkube.errors import Cause
 from devkube.kinds import Catalog, Column, FieldValidation, Object, Resource, Subresource, preference
 from devkube.schema import Schema
 
@@ -98,15 +99,9 @@ class CustomRules:
         try:
             unknown = sorted(unknown + structural.coerce(obj, self.node))
         except ValueError as error:
-            raise bad_request(self._refused(str(error))) from None
+            raise types.refused(self.kind, self.version, str(error)) from None
         structural.drop_nulls(obj, self.node)
-        told = [f'unknown field "{path}"' for path in unknown]
-        if told and validation == "Strict":
-            raise bad_request(self._refused("strict decoding error: " + ", ".join(told)))
-        return told if validation == "Warn" else []
-
-    def _refused(self, why: str) -> str:
-        return f'{self.kind} in version "{self.version}" cannot be handled as a {self.kind}: {why}'
+        return types.told(self.kind, self.version, unknown, validation)
 
     def default(self, obj: Object) -> None:
         structural.default(obj, self.node)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from devkube.custom import formats
-from devkube.custom.structural import EMBEDDED, Node, items, mapping
+from devkube.custom.structural import EMBEDDED, Node, mapping
 
 Kind = Literal["dyn", "int", "double", "bool", "string", "bytes", "timestamp", "duration", "list", "map", "object"]
 View = Callable[[Any], Any]
@@ -47,17 +47,16 @@ class Type:
     view: View = lambda value: value  # a value as rules see it; ValueError where a formatted string is malformed
 
 
-def type_of(node: Node | None, resource: bool = False) -> Type | None:
+def type_of(node: Node, resource: bool = False) -> Type | None:
     """None: rules cannot reach values of this schema. Of a resource's metadata they see name and generateName."""
-    if node is None:
-        return None
-    kind, values = node.get("type"), mapping(node.get("additionalProperties"))
+    kind = node.get("type")
+    held = mapping(node.get("items" if kind == "array" else "additionalProperties"))
     if node.get("x-kubernetes-int-or-string"):
         return Type("dyn")
     if resource or node.get(EMBEDDED):
         return _object({**(node.get("properties") or {}), "apiVersion": _TEXT, "kind": _TEXT, "metadata": _META})
-    if kind == "array" or values is not None:
-        below = type_of(items(node) if kind == "array" else values)
+    if held is not None:
+        below = type_of(held)
         return below and Type("list" if kind == "array" else "map", below, view=lambda value: _each(value, below.view))
     if kind == "object":
         return _object(node.get("properties") or {})

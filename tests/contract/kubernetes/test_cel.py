@@ -44,7 +44,7 @@ async def test_without_a_message_the_rule_is_told(kube: Client, space: Space) ->
 
 
 async def test_a_message_can_be_computed(kube: Client, space: Space) -> None:
-    """messageExpression wins over message."""
+    """messageExpression wins over message, where it can be evaluated."""
     rule = {
         "rule": "self.size < 10",
         "message": "unused",
@@ -54,6 +54,7 @@ async def test_a_message_can_be_computed(kube: Client, space: Space) -> None:
     answer = await kube.post(path, custom(space.group, "a", {"size": 11, "word": "size"}))
     answer.refused(422, "Invalid", "size is too much")
     assert "unused" not in answer.told
+    (await kube.post(path, custom(space.group, "b", {"size": 11}))).refused(422, "Invalid", "unused")
 
 
 async def test_reason_and_field_path(kube: Client, space: Space) -> None:
@@ -147,7 +148,8 @@ async def test_lists_and_maps_are_walked(kube: Client, space: Space) -> None:
 
 
 async def test_every_scalar_has_its_type(kube: Client, space: Space) -> None:
-    """Strings, numbers, booleans, date-times and durations by format, int-or-string as dynamic."""
+    """Strings, numbers, booleans, bytes, date-times and durations by format, int-or-string as dynamic. What has no
+    name in CEL is no matter."""
     properties = {
         "text": STR,
         "number": {"type": "number"},
@@ -155,6 +157,8 @@ async def test_every_scalar_has_its_type(kube: Client, space: Space) -> None:
         "at": {**STR, "format": "date-time"},
         "every": {**STR, "format": "duration"},
         "either": {"x-kubernetes-int-or-string": True},
+        "raw": {**STR, "format": "byte"},
+        "9 lives": INT,
     }
     rules = [
         {"rule": "self.text.matches('^[a-z]+$') && self.text.size() < 5"},
@@ -163,12 +167,14 @@ async def test_every_scalar_has_its_type(kube: Client, space: Space) -> None:
         {"rule": "self.at > timestamp('2026-01-01T00:00:00Z')"},
         {"rule": "self.every <= duration('1h')"},
         {"rule": "type(self.either) == int ? self.either < 10 : self.either.endsWith('%')"},
+        {"rule": "self.raw == b'hi'"},
     ]
     path = await define(kube, space, properties, *rules)
     good = {"text": "abc", "number": 1.5, "flag": True, "at": "2026-02-01T00:00:00Z", "every": "30m", "either": "5%"}
+    good |= {"raw": "aGk=", "9 lives": 9}
     await kube.create(path, custom(space.group, "a", good))
     await kube.create(path, custom(space.group, "b", {**good, "either": 5}))
-    for name, wrong in {"text": "ABC", "number": 0, "flag": False, "every": "2h", "either": 50}.items():
+    for name, wrong in {"text": "ABC", "number": 0, "flag": False, "every": "2h", "either": 50, "raw": "aGs="}.items():
         (await kube.post(path, custom(space.group, "c", {**good, name: wrong}))).refused(422, "Invalid", "failed rule")
     answer = await kube.post(path, custom(space.group, "c", {**good, "at": "2025-02-01T00:00:00Z"}))
     answer.refused(422, "Invalid", "failed rule")
@@ -247,6 +253,65 @@ async def test_a_rule_that_does_not_compile_is_refused_with_the_definition(
     assert {field for field, _ in answer.causes} == {where}
 
 
+@pytest.mark.parametrize(
+    ("rule", "where", "reason"),
+    [
+        ({"rule": "true", "message": "two\nlines"}, ".message", "FieldValueInvalid"),
+        ({"rule": "true\n&& true"}, ".message", "FieldValueRequired"),
+        ({"rule": "true", "reason": "FieldValueOdd"}, ".reason", "FieldValueNotSupported"),
+        ({"rule": "true", "fieldPath": ".nothing"}, ".fieldPath", "FieldValueInvalid"),
+        ({"rule": "true", "optionalOldSelf": True}, ".optionalOldSelf", "FieldValueInvalid"),
+    ],
+)
+async def test_what_a_rule_says_beside_itself_is_checked(
+    kube: Client, space: Space, rule: dict[str, Any], where: str, reason: str
+) -> None:
+    answer = await kube.post(CRDS, definition(space.group, {"size": INT}, rule))
+    answer.refused(422, "Invalid")
+    path = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0]"
+    assert answer.causes == [(path + where, reason)]
+
+
+async def test_a_rule_comes_to_an_end(kube: Client, space: Space) -> None:
+    """One that asks too much is told when it is written, or when it is asked."""
+    rule = {"rule": "self.list.all(a, self.list.all(b, self.list.all(c, self.list.all(d, true))))"}
+    answer = await kube.post(CRDS, definition(space.group, {"list": {"type": "array", "items": INT}}, rule))
+    if answer.status == 201:
+        answer = await kube.post(
+            space.of(f"{space.group}/v1", "widgets"), custom(space.group, "a", {"list": [1] * 100})
+        )
+    answer.refused(422, "Invalid", "budget")
+
+
+@pytest.mark.parametrize(
+    ("node", "value", "rule"),
+    [
+        ({**STR, "format": "date-time"}, "soon", "self.value > timestamp('2026-01-01T00:00:00Z')"),
+        ({"type": "boolean"}, "yes", "self.value"),
+        ({"type": "object", "properties": {"size": INT}}, "none", "self.value.size > 1"),
+        ({"type": "array", "items": INT}, "none", "self.value.all(one, one > 1)"),
+        ({"type": "object", "additionalProperties": INT}, "none", "self.value.all(one, one > '')"),
+    ],
+)
+async def test_a_rule_meets_what_the_schema_takes_no_more(
+    kube: Client, space: Space, node: dict[str, Any], value: str, rule: str
+) -> None:
+    """A value from before is not blamed for its type; the rule that cannot be asked of it is told."""
+    path = await define(kube, space, {"value": STR, "size": INT})
+    await kube.create(path, custom(space.group, "a", {"value": value, "size": 1}))
+    name = f"{CRDS}/widgets.{space.group}"
+    versions = definition(space.group, {"value": node, "size": INT}, {"rule": rule})["spec"]["versions"]
+    (await kube.merge(name, {"spec": {"versions": versions}})).ok()
+    size = iter(range(2, 1000))
+
+    async def refused() -> None:
+        answer = await kube.merge(f"{path}/a", {"spec": {"size": next(size)}})
+        answer.refused(422, "Invalid", "evaluating rule")
+        assert answer.causes == [("spec", "FieldValueInvalid")]
+
+    await eventually(refused)
+
+
 async def test_a_message_expression_must_be_text(kube: Client, space: Space) -> None:
     """Compiled with the definition too."""
     rule = {"rule": "self.size > 1", "messageExpression": "self.size"}
@@ -261,6 +326,7 @@ async def test_a_message_expression_must_be_text(kube: Client, space: Space) -> 
         ("cidr('10.0.0.0/8').containsIP(self.word)", "10.1.2.3", "11.1.2.3"),
         ("isURL(self.word) && url(self.word).getScheme() == 'https'", "https://x", "http://x"),
         ("quantity(self.word).isLessThan(quantity('1Gi'))", "900Mi", "2Gi"),
+        ("isQuantity(self.word)", "900Mi", "900 Mi"),
         ("isSemver(self.word) && semver(self.word).major() == 2", "2.1.0", "1.9.0"),
         ("self.word.split(',').sum() == '' || true", "", ""),
         ("self.word.lowerAscii() == 'abc' && self.word.charAt(0) == 'a'", "abc", "ABC"),

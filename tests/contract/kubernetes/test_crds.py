@@ -40,6 +40,11 @@ async def test_a_definition_is_accepted_and_established(kube: Client, space: Spa
     assert found["status"]["acceptedNames"]["plural"] == "widgets"
 
 
+OBJECT = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
+SCALE = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
+COLUMN = {"type": "integer", "jsonPath": ".spec.size"}
+
+
 def broken(change: str) -> dict[str, Any]:
     """A definition of a group that no test uses, with one thing wrong."""
     group = "broken.example.com"
@@ -49,6 +54,10 @@ def broken(change: str) -> dict[str, Any]:
     match change:
         case "name":
             body["metadata"]["name"] = f"other.{group}"
+        case "no-spec":
+            del body["spec"]
+        case "group":
+            body["spec"]["group"] = "single"
         case "no-schema":
             del found["schema"]
         case "no-type":
@@ -90,6 +99,8 @@ def broken(change: str) -> dict[str, Any]:
     ("change", "field"),
     [
         ("name", "metadata.name"),
+        ("no-spec", "spec"),
+        ("group", "spec.group"),
         ("no-schema", "spec.versions[0].schema.openAPIV3Schema"),
         ("no-type", "spec.validation.openAPIV3Schema.properties[spec].type"),
         ("unknown-type", "spec.validation.openAPIV3Schema.properties[spec].properties[size].type"),
@@ -113,6 +124,77 @@ async def test_a_broken_definition_is_refused_with_its_path(kube: Client, change
     answer = await kube.post(CRDS, broken(change))
     answer.refused(422, "Invalid")
     assert any(where.startswith(field) for where, _ in answer.causes), answer.causes
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields", "where"),
+    [
+        ({"conversion": {"strategy": "Magic"}}, {}, "spec.conversion.strategy"),
+        ({"names": {"listKind": "Widget"}}, {}, "spec.names.listKind"),
+        (
+            {},
+            {"subresources": {"scale": {**SCALE, "specReplicasPath": ".n"}}},
+            "spec.subresources.scale.specReplicasPath",
+        ),
+        (
+            {},
+            {"subresources": {"scale": {**SCALE, "labelSelectorPath": ".n"}}},
+            "spec.subresources.scale.labelSelectorPath",
+        ),
+        (
+            {},
+            {"additionalPrinterColumns": [{"name": "A", **COLUMN, "type": "text"}]},
+            "spec.additionalPrinterColumns[0].type",
+        ),
+        ({}, {"selectableFields": [{"jsonPath": ".spec.nothing"}]}, "spec.selectableFields[0].jsonPath"),
+    ],
+)
+async def test_a_definition_s_parts_are_checked(
+    kube: Client, space: Space, spec: dict[str, Any], fields: dict[str, Any], where: str
+) -> None:
+    answer = await kube.post(CRDS, crd(space.group, version(**fields), **spec))
+    answer.refused(422, "Invalid")
+    assert where in [field for field, _ in answer.causes]
+
+
+STRINGS, FREE = {"type": "array", "items": {"type": "string"}}, {"x-kubernetes-preserve-unknown-fields": True}
+
+
+@pytest.mark.parametrize(
+    ("schema", "where"),
+    [
+        (
+            {"properties": {"x": {"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "set"}}},
+            "properties[x].items.x-kubernetes-map-type",
+        ),
+        ({"properties": {"x": {**OBJECT, "default": {"id": "a", "odd": 1}}}}, "properties[x].default"),
+        ({"properties": {"x": {**OBJECT, "anyOf": [{"type": "object"}]}}}, "properties[x].anyOf[0].type"),
+        (
+            {"properties": {"x": {**OBJECT, "allOf": [{"properties": {"id": {"default": "a"}}}]}}},
+            "properties[x].allOf[0].properties[id].default",
+        ),
+        ({"properties": {"x": {**STRINGS, "not": {"items": {"nullable": True}}}}}, "properties[x].not.items.nullable"),
+        (
+            {
+                "properties": {"x": STRINGS},
+                "allOf": [{"properties": {"x": {"items": {"anyOf": [{"minLength": 1}]}}, "y": {"minimum": 1}}}],
+            },
+            "properties[y]",
+        ),
+        ({"anyOf": [{"properties": {"metadata": {"minProperties": 1}}}]}, "anyOf[0].properties[metadata]"),
+        (
+            {"properties": {"x": {**FREE, "x-kubernetes-validations": [{"rule": "true"}]}}},
+            "properties[x].x-kubernetes-validations",
+        ),
+    ],
+)
+async def test_a_schema_is_structural(kube: Client, space: Space, schema: dict[str, Any], where: str) -> None:
+    """Junctors say what values are valid, of what the structure has; defaults are pruned."""
+    made = version()
+    made["schema"]["openAPIV3Schema"] = {"type": "object", **schema}
+    answer = await kube.post(CRDS, crd(space.group, made))
+    answer.refused(422, "Invalid")
+    assert f"spec.validation.openAPIV3Schema.{where}" in [field for field, _ in answer.causes]
 
 
 async def test_unknown_fields_are_pruned(kube: Client, space: Space) -> None:
@@ -153,7 +235,6 @@ def a_map(of: str, **fields: Any) -> dict[str, Any]:
     return {"type": "object", "additionalProperties": {"type": of}, **fields}
 
 
-OBJECT = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 MAP_LIST = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"], "items": OBJECT}
 
 
@@ -174,6 +255,7 @@ MAP_LIST = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list
         ({"type": "integer", "maximum": 9}, 9, 10, "should be less than or equal to 9"),
         ({"type": "integer", "minimum": 1, "exclusiveMinimum": True}, 2, 1, "should be greater than 1"),
         ({"type": "integer", "multipleOf": 5}, 10, 7, "should be a multiple of 5"),
+        ({"type": "number", "multipleOf": 0.5}, 1.5, 1e308, "should be a multiple of 0.5"),
         ({"type": "string", "minLength": 2}, "ab", "a", "should be at least 2 chars long"),
         ({"type": "string", "maxLength": 2}, "äö", "abc", "may not be more than 2"),
         ({"type": "string", "pattern": "^a+$"}, "aa", "b", "should match '^a+$'"),
@@ -225,6 +307,8 @@ async def test_an_embedded_resource_is_a_resource(kube: Client, space: Space) ->
     assert made["spec"]["template"]["metadata"] == {"name": "x"}
     answer = await kube.post(path, custom(space.group, "b", {"template": {"spec": {}}}))
     answer.refused(422, "Invalid", "spec.template.apiVersion", "spec.template.kind")
+    answer = await kube.post(path, custom(space.group, "c", {"template": {"apiVersion": 1, "kind": "Pod"}}))
+    answer.refused(400, "BadRequest", "spec.template.apiVersion: Invalid value: 1: must be a string")
 
 
 async def test_metadata_is_always_known(kube: Client, space: Space) -> None:
@@ -326,7 +410,7 @@ async def test_a_definition_can_change(kube: Client, space: Space) -> None:
 
 
 async def test_a_stored_version_cannot_be_dropped(kube: Client, space: Space) -> None:
-    """status.storedVersions names it: objects may lie there in it."""
+    """status.storedVersions names it: objects may lie there in it. Who has migrated them says so in the status."""
     await define(kube, space, {"size": {"type": "integer"}})
     name = f"{CRDS}/widgets.{space.group}"
 
@@ -342,6 +426,10 @@ async def test_a_stored_version_cannot_be_dropped(kube: Client, space: Space) ->
         )
 
     await eventually(refused)
+    (await kube.merge(name, {"spec": {"versions": [version(storage=False), version("v2")]}})).ok()
+    assert (await kube.read(name))["status"]["storedVersions"] == ["v1", "v2"]
+    (await kube.merge(f"{name}/status", {"status": {"storedVersions": ["v2"]}})).ok()
+    (await kube.merge(name, {"spec": {"versions": [version("v2")]}})).ok()
 
 
 async def test_the_scope_cannot_change(kube: Client, space: Space) -> None:
@@ -390,29 +478,75 @@ async def test_names_of_custom_resources_are_subdomains(kube: Client, space: Spa
 
 
 @pytest.mark.needs("devkube")
-async def test_conversion_webhooks_are_refused(kube: Client, space: Space) -> None:
-    """devkube converts nothing, and says so at once."""
+async def test_what_is_left_out_of_definitions_is_refused(kube: Client, space: Space) -> None:
+    """devkube converts nothing and shows no column whose path it cannot read, and says so at once."""
     conversion = {
         "strategy": "Webhook",
         "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/convert"}},
     }
     answer = await kube.post(CRDS, crd(space.group, conversion=conversion))
     answer.refused(422, "Invalid", "spec.conversion")
+    column = {"name": "A", "type": "string", "jsonPath": ".a[?(@"}
+    answer = await kube.post(CRDS, crd(space.group, version(additionalPrinterColumns=[column])))
+    answer.refused(422, "Invalid", "spec.additionalPrinterColumns[0].JSONPath", "unrecognized column definition")
+
+
+FORMATS: dict[str, tuple[list[str], list[str]]] = {  # what fits, what does not
+    "date-time": (
+        ["2026-01-02T03:04:05Z", "2026-01-02t03:04:05z", "2026-01-02T03:04:05.123456789+02:00"],
+        ["2026-01-02T03:04:05", "2026-01-02 03:04:05Z", "2026-01-02T24:00:00Z", "2026-02-30T00:00:00Z", "x", ""],
+    ),
+    "date": (["2026-01-02"], ["20260102", "2026-1-2", "2026-02-30", "2026-W01-1", ""]),
+    "duration": (
+        [
+            "1h",
+            "1h30m",
+            "1.5s",
+            "-1s",
+            "+1s",
+            "0",
+            "1us",
+            "1µs",
+            ".5s",
+            "1.s",
+            "1d",
+            "2 weeks",
+            "1 day 2 hours",
+            "- 1h",
+        ],
+        ["1", "", "h", "5", "1y", "1 month"],
+    ),
+    "byte": (["aGk=", "YWJj"], ["aGk", "aGk=\n", "!", "", "aG k="]),
+    "uri": (["http://a", "/a", "http://", "mailto:x", "//a", "http://[::1]", "a:b"], ["a", "a b", "http://a b", ""]),
+    "email": (["a@b", "a@b.c", "A <a@b.c>", "a@[1.2.3.4]", "ä@b"], ["a", "a@", "@b", "a b@c", "a@b,c@d"]),
+    "hostname": (
+        ["a", "A", "1", "a.bc", "1.2.3.com"],
+        ["-a", "a_b", "a.", ".a", "a..b", "a" * 64, "*.a", "a b", "", "a.b", "example.c0m", "1.2.3.4", "a.bc."],
+    ),
+    "ipv4": (["1.2.3.4"], ["1.2.3", "1.2.3.4 ", "::1", "256.1.1.1"]),
+    "ipv6": (["::1", "::ffff:1.2.3.4", "::"], ["1.2.3.4", "fe80::1%eth0", "1::2::3"]),
+    "cidr": (
+        ["10.0.0.0/8", "10.0.0.1/8", "::/0", "10.0.0.0/08", "::1/128"],
+        ["10.0.0.0", "10.0.0.0/33", "10.0.0.0/255.0.0.0"],
+    ),
+    "uuid": (
+        ["123e4567-e89b-12d3-a456-426614174000", "123E4567E89B12D3A456426614174000"],
+        ["123", "{123e4567-e89b-12d3-a456-426614174000}"],
+    ),
+    "password": (["", "x"], []),
+}
 
 
 async def test_formats_are_those_of_upstreams_library(kube: Client, space: Space) -> None:
     """Durations in words count; a name of several parts ends in letters, two at least."""
-    props = {name: {"type": "string", "format": name} for name in ("duration", "hostname")}
-    path = await define(kube, space, props)
-    for form, good, bad in (
-        ("duration", ("1h30m", "1d", "2 weeks", "1 day 2 hours", "10 seconds", "- 1h"), ("5", "1y", "1 month", "")),
-        ("hostname", ("a", "a.bc", "1.2.3.com", "localhost"), ("a.b", "example.c0m", "1.2.3.4", "a_b", "a.bc.")),
-    ):
-        for text in good:
-            (await kube.post(path, custom(space.group, "a", {form: text}), dryRun="All")).ok(201)
-        for text in bad:
-            answer = await kube.post(path, custom(space.group, "a", {form: text}), dryRun="All")
-            answer.refused(422, "Invalid", f"must be of type {form}")
+    path = await define(
+        kube, space, {form: a_list("string", items={"type": "string", "format": form}) for form in FORMATS}
+    )
+    await kube.create(path, custom(space.group, "good", {form: good for form, (good, _) in FORMATS.items()}))
+    answer = await kube.post(path, custom(space.group, "bad", {form: bad for form, (_, bad) in FORMATS.items()}))
+    answer.refused(422, "Invalid", "must be of type hostname")
+    wrong = [f"spec.{form}[{index}]" for form, (_, bad) in FORMATS.items() for index in range(len(bad))]
+    assert sorted(field for field, _ in answer.causes if field not in ("", "<nil>")) == sorted(wrong)
 
 
 async def test_a_text_of_the_wrong_size_is_told_once(kube: Client, space: Space) -> None:

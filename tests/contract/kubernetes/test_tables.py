@@ -126,6 +126,18 @@ async def test_a_pod_that_is_going_terminates(kube: Client, space: Space) -> Non
             {"Type": "NodePort", "Port(s)": "80:30123/TCP", "Selector": "a=1,b=2"},
         ),
         (
+            "v1",
+            "services",
+            {"spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}},
+            {"Type": "LoadBalancer", "External-IP": "<pending>"},
+        ),
+        (
+            "v1",
+            "services",
+            {"spec": {"type": "ExternalName", "externalName": "a.b"}},
+            {"Type": "ExternalName", "Cluster-IP": "<none>", "External-IP": "a.b", "Port(s)": "<none>"},
+        ),
+        (
             "batch/v1",
             "jobs",
             {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container()]}}}},
@@ -218,6 +230,7 @@ async def test_a_crd_prints_its_columns(kube: Client, space: Space) -> None:
         {"name": "All", "type": "string", "jsonPath": ".spec['names']"},
         {"name": "Ready", "type": "string", "jsonPath": '.spec.conditions[?(@.type=="Ready")].status'},
         {"name": "Two", "type": "string", "jsonPath": ".spec.conditions[?(@.n==2)].type"},
+        {"name": "Held", "type": "integer", "jsonPath": ".spec.box.*"},
         {"name": "Odd", "type": "integer", "jsonPath": ".spec.names[0]"},
         {"name": "Whole", "type": "string", "jsonPath": ".spec.size"},
         {"name": "Later", "type": "date", "jsonPath": ".spec.later"},
@@ -227,13 +240,13 @@ async def test_a_crd_prints_its_columns(kube: Client, space: Space) -> None:
     await kube.create(CRDS, crd(space.group, version(schema=schema, additionalPrinterColumns=columns)))
     path = space.of(f"{space.group}/v1", "widgets")
     conditions = [{"type": "Old", "status": "False", "n": 2}, {"type": "Ready", "status": "True"}]
-    spec = {"size": 7, "names": ["a", "b"], "conditions": conditions, "later": "9000-01-01T00:00:00Z"}
+    spec = {"size": 7, "box": {"x": 5}, "names": ["a", "b"], "conditions": conditions, "later": "9000-01-01T00:00:00Z"}
     await eventually(lambda: kube.create(path, custom(space.group, "a", spec)))
     found, (cells,) = await table(kube, path)
     assert found[:4] == [("Name", 0), ("Size", 0), ("Color", 1), ("Born", 0)]
     assert cells[:3] == ["a", 7, None]
     assert str(cells[3]).endswith("s")
-    assert cells[4:] == ["a", None, "a", '["a","b"]', "True", "Old", None, "7", "<invalid>", "<invalid>"]
+    assert cells[4:] == ["a", None, "a", '["a","b"]', "True", "Old", 5, None, "7", "<invalid>", "<invalid>"]
 
 
 async def test_a_crd_without_columns_has_an_age(kube: Client, space: Space) -> None:

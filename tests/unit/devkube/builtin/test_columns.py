@@ -135,7 +135,7 @@ def test_a_services_row(catalog: Catalog) -> None:
     assert row(catalog, obj) == {
         "Type": "LoadBalancer",
         "Cluster-IP": "10.96.0.9",
-        "External-IP": "<none>",
+        "External-IP": "<pending>",
         "Port(s)": "80:30080/TCP,53/UDP",
         "Age": "5m",
         "Selector": "a=1,b=2",
