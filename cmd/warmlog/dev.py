@@ -35,13 +35,15 @@ FLAGS: Final = (
 
 async def stay(values: flags.Values, directory: Path) -> int:
     stop = signals.told()
+    # What is wrong with the flags is told before anything is started.
     if values["policies"]:
-        manifests.read(Path(values["policies"]))  # a wrong one is told before anything is started
+        manifests.read(Path(values["policies"]))
+    choice = labkube.chosen(values["kubernetes"])
     async with contextlib.AsyncExitStack() as closing:
         laboratory = await closing.enter_async_context(lab.Lab(directory))
         kube = None
-        if values["kubernetes"] != "none":
-            kube = labkube.Kube(laboratory, labkube.chosen(values["kubernetes"]))
+        if choice != "none":
+            kube = labkube.Kube(laboratory, choice)
             closing.push_async_callback(kube.close)
         await signals.unless(stop, begin(values, laboratory, kube))
         if stop.is_set():
@@ -104,6 +106,8 @@ async def begin(values: flags.Values, laboratory: lab.Lab, kube: labkube.Kube | 
     await laboratory.start_server(lookup_port=values["lookup-port"], policies="" if kube is not None else given)
     if kube is not None:
         await kube.roles_ready()
+        print(f"controller    http://{kube.health['controller']}/metrics", flush=True)
+        print(f"webhook       http://{kube.health['webhook']}/metrics, reviews on {kube.reviews}", flush=True)
         if given:
             await apply(kube, manifests.read(Path(given)))
         await objects(kube, engines=values["engines"])

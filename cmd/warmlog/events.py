@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from eventstore import envelope, store, subjects
+from eventstore import envelope, events, store, subjects
 from eventstore.jetstream import store as jetstream
 from warmlog import flags, link, output, when
 
@@ -142,8 +142,16 @@ async def show_all(values: flags.Values) -> int:
                     output.show(one, form=values["output"], human=human)
                     count += 1
     if not count:
-        output.progress("no event matches")
+        output.progress("no event matches" + unknown(wanted.type))
     return 0
+
+
+def unknown(kind: str) -> str:
+    """A hint where no event of the type can be: a newer version may write types that this one does not know."""
+    known = {name.rpartition(".v")[0].removeprefix(envelope.PREFIX): name for name in events.TYPES}
+    if not kind or kind in known or kind in events.TYPES:
+        return ""
+    return f"; {kind!r} is no type that this version writes: {', '.join(sorted(known))}"
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:

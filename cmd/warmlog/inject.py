@@ -12,9 +12,21 @@ import argparse
 import sys
 from typing import Final
 
-from warmlog import cli, flags, offline, output, systems
+from crds.cachebackend import CACHE_BACKENDS
+from handlers.world.reader import Reader
+from handlers.world.state import World
+from warmlog import cli, flags, offline, output, systems, whypod
+from warmlog.documents import Document
 
 FLAGS: Final = (*offline.FLAGS, output.FLAG)
+
+
+def looked_at(pod: Document, world: World) -> list[str]:
+    """A line for each CacheBackend that could have been the Pod's, with what speaks against it."""
+    labels, namespace = pod.body["metadata"].get("labels") or {}, pod.key.namespace
+    found = Reader(world).select(CACHE_BACKENDS, namespace)
+    told = [f"CacheBackend {key.name}: {whypod.judged(one.value, one.problem, labels, '')[1]}" for key, one in found]
+    return told or [f"there is no CacheBackend in its namespace, {namespace}"]
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:
@@ -31,10 +43,8 @@ def run(values: flags.Values, arguments: argparse.Namespace) -> int:
         if not any(
             decision.patch or decision.warnings or decision.verdict == "refused" for _, decision in outcome.decisions
         ):
-            print(
-                f"{pod.key.name}: nothing would change: is it selected (labels, namespace), or wired already?",
-                file=sys.stderr,
-            )
+            for line in ("nothing would change: is it wired already?", *looked_at(pod, world)):
+                print(f"{pod.key.name}: {line}", file=sys.stderr)
         if not outcome.refused:
             form = values["output"] if values["output"] != "human" else "yaml"
             output.show(outcome.body, form=form, human=offline.as_yaml)

@@ -32,6 +32,14 @@ def folder() -> Path | None:
     return Path(named) if named and os.access(Path(named) / "kube-apiserver", os.X_OK) else None
 
 
+def binaries() -> Path:
+    """The folder with all that is needed. Raises LabError."""
+    found = folder()
+    if found is None or not os.access(found / "etcd", os.X_OK):
+        raise LabError(f"{VARIABLE} must name a folder with kube-apiserver and etcd")
+    return found
+
+
 class Assets:
     """`start`, then `kubeconfig` works; `away` kills the API server alone, `back` starts it on the same etcd."""
 
@@ -43,10 +51,7 @@ class Assets:
 
     async def start(self) -> None:
         """Raises LabError."""
-        found = folder()
-        if found is None or not os.access(found / "etcd", os.X_OK):
-            raise LabError(f"{VARIABLE} must name a folder with kube-apiserver and etcd")
-        self.bin = found
+        self.bin = found = binaries()
         self._files()
         peer = f"http://127.0.0.1:{free_port()}"
         await self._spawn(

@@ -202,8 +202,10 @@ class Kube:
 
 
 def chosen(given: str) -> Choice:
-    """What an empty --kubernetes means. The flag was read by FLAG."""
+    """What an empty --kubernetes means. The flag was read by FLAG. Raises LabError where the choice has no binaries."""
     found: Choice = given or ("assets" if kubeassets.folder() else "devkube")  # type: ignore[assignment]
+    if found == "assets":
+        kubeassets.binaries()
     return found
 
 

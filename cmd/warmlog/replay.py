@@ -185,4 +185,15 @@ def run(values: flags.Values, arguments: argparse.Namespace) -> int:
     except replay.ReplayError as error:
         raise cli.Failure(str(error)) from error
     output.show(seen, form=values["output"], human=human)
-    return 0
+    if isinstance(seen, worldview.Differs) or not values["about"] or found(seen):
+        return 0
+    if seen.object is None:
+        output.progress(f"{values['about']} is not in the log up to there")
+    return cli.FAILED  # as `explain` of what is not there
+
+
+def found(seen: Seen) -> bool:
+    """Whether what --about names is there."""
+    if seen.object is not None:
+        return bool(seen.object.exists)
+    return bool(seen.replicas or seen.settings or seen.policies or seen.tenants)

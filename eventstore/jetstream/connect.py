@@ -205,8 +205,9 @@ class Connection:
         self._last_error = words
         if "authorization violation" in words.lower() and self.life == 0 and not self._refused.done():
             self._refused.set_result(None)
-        # One line per kind of trouble, not one per attempt of an outage that lasts for hours.
-        if self.errors.bit_count() == 1:
+        # At once, then after 16 s, 32 s …: not one line per attempt of an outage that lasts for hours, and only one
+        # from a tool, which gives up before the second.
+        if self.errors == 1 or (self.errors >= 64 and self.errors.bit_count() == 1):
             log.warning("trouble with NATS", error=words, times=self.errors)
 
     def _server_error(self, words: str) -> None:

@@ -166,6 +166,8 @@ def test_events_are_filtered_by_what_they_are_about(dev: Dev) -> None:
         (["events", "--since=soon"], 2, "--since: 'soon' is no moment"),
         (["replay", "--at=99999999"], 1, "lies in the future"),
         (["replay", "--at=elsewhere.1:1"], 1, "another incarnation"),
+        (["replay", "--about=cb/team-a/nobody"], 1, "does not exist"),
+        (["replay", "--about=replica/team-a/nobody"], 1, "replica/team-a/nobody is not in the log up to there"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
@@ -300,6 +302,7 @@ def test_a_kubernetes_that_cannot_start_is_one_line(tmp_path: Path) -> None:
         env=environment,
     )
     assert done.returncode == 1
+    assert done.stdout == "", "it is told before anything is started"
     assert done.stderr.splitlines() == [
         "warmlog dev: KUBEBUILDER_ASSETS must name a folder with kube-apiserver and etcd"
     ]

@@ -97,9 +97,11 @@ def test_why_a_pod_is_not_wired_goes_to_standard_error(place: Path) -> None:
 def test_a_pod_that_nothing_concerns_is_told_of_on_standard_error(place: Path) -> None:
     done = run(place, "inject", "-f", "pod.yaml")
     assert done.returncode == 0
-    assert done.stderr.splitlines() == [
-        "engine: nothing would change: is it selected (labels, namespace), or wired already?"
-    ]
+    told = "engine: nothing would change: is it wired already?"
+    assert done.stderr.splitlines() == [told, "engine: there is no CacheBackend in its namespace, default"]
+    (place / "other.yaml").write_text(BACKEND.replace("matchLabels: {", "matchLabels: {tier: gold, "))
+    done = run(place, "inject", "-f", "pod.yaml", "--state", "other.yaml")
+    assert done.stderr.splitlines() == [told, "engine: CacheBackend kv: the Pod lacks tier=gold"]
 
 
 def test_a_refused_manifest_is_exit_code_3_with_a_line_per_violation(place: Path) -> None:
