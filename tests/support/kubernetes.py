@@ -28,14 +28,14 @@ from urllib.parse import urlsplit
 import aiohttp
 import yaml
 
-from tests.support import realkube
+from tests.support import real, realkube
 
 Object = dict[str, Any]
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
-PATIENCE = 20.0  # seconds for what a real control plane does in its own time
+PATIENCE = 60.0  # seconds for what a real control plane does in its own time: namespaces that end wait for each other
 K3S = "rancher/k3s:v1.36.1-k3s1"
 
 
@@ -355,21 +355,35 @@ async def _devkube(directory: Path) -> AsyncIterator[Cluster]:
 
 @contextlib.asynccontextmanager
 async def _real(directory: Path) -> AsyncIterator[Cluster]:
-    async with realkube.running(directory) as real:
-        has = frozenset({"controllers"} if real.controllers else set())
-        pair = (real.certificate, real.key)
-        yield Cluster("kube-apiserver", real.url, real.ca_file, real.kubeconfig, pair=pair, has=has)
+    async with realkube.running(directory) as server:
+        has = frozenset({"controllers"} if server.controllers else set())
+        pair = (server.certificate, server.key)
+        yield Cluster("kube-apiserver", server.url, server.ca_file, server.kubeconfig, pair=pair, has=has)
 
 
 @contextlib.asynccontextmanager
 async def _k3s(directory: Path) -> AsyncIterator[Cluster]:
     """Webhooks reach the test through the host's gateway, by the name that Docker Desktop uses too."""
+    from docker.errors import DockerException
     from testcontainers.community.k3s import K3SContainer
+    from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
-    container = K3SContainer(image=K3S)
+    class Container(K3SContainer):  # type: ignore[misc, unused-ignore]
+        def get_container_host_ip(self) -> str:
+            """Asked for before there is a container too, which inside of one has no answer."""
+            return super().get_container_host_ip() if self._container else "localhost"
+
+        def _connect(self) -> None:
+            """As the library's, which warns of the wait that it uses itself."""
+            LogMessageWaitStrategy("Node controller sync successful").wait_until_ready(self)
+
+    container = Container(image=K3S)
     container.with_kwargs(privileged=True, extra_hosts={"host.docker.internal": "host-gateway"})
-    await asyncio.to_thread(container.start)
     try:
+        try:
+            await asyncio.to_thread(container.start)
+        except DockerException as error:
+            real.lacks(f"k3s: a Docker engine answers, and does not start {K3S}: {error}")
         config = yaml.safe_load(container.config_yaml())
         directory.mkdir(parents=True, exist_ok=True)
         kubeconfig = directory / "kubeconfig"
@@ -385,7 +399,7 @@ async def _k3s(directory: Path) -> AsyncIterator[Cluster]:
                 _written(directory / "client.key", user["client-key-data"]),
             ),
             webhook_host="host.docker.internal",
-            has=frozenset({"controllers", "kubelet"}),
+            has=frozenset({"controllers"}),
         )
     finally:
         await asyncio.to_thread(container.stop)
