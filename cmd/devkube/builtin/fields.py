@@ -141,7 +141,10 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "core.Container": ("image",),
     "admissionregistration.RuleWithOperations": ("operations", "apiGroups", "apiVersions", "resources"),
 }
-OPTIONAL = ("core.HTTPHeader.value", "core.SleepAction.seconds", "authentication.TokenReviewSpec.token")
+OPTIONAL = (
+    *("core.HTTPHeader.value", "core.SleepAction.seconds", "authentication.TokenReviewSpec.token"),
+    "meta.LabelSelectorRequirement.operator",  # rules says more
+)
 
 
 def problems(obj: Json, node: Node, rules: Mapping[str, StructRule]) -> Iterator[Cause]:

@@ -203,14 +203,14 @@ def _subject(subject: Json, at: str, root: Object) -> Iterator[Cause]:
 
 def _requirement(one: Json, at: str, root: Object) -> Iterator[Cause]:
     """Of a label selector."""
-    operator, values = one.get("operator"), one.get("values")
+    operator, values = one.get("operator", ""), one.get("values")
     if operator in ("In", "NotIn"):
         if not values:
             yield required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
     elif operator in ("Exists", "DoesNotExist"):
         if values:
             yield forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-    elif operator:
+    else:
         yield invalid(f"{at}.operator", operator, "not a valid selector operator")
 
 

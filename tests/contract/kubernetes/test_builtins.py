@@ -321,6 +321,11 @@ UNROLLED = {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": "0%"}}
     [
         ({"selector": {}}, "spec.selector", "FieldValueInvalid"),
         ({"selector": NOT_IN}, "spec.selector.matchExpressions[0].values", "FieldValueRequired"),
+        (
+            {"selector": {"matchExpressions": [{"key": "a"}]}},
+            "spec.selector.matchExpressions[0].operator",
+            "FieldValueInvalid",
+        ),
         ({"selector": ODD}, "spec.selector.matchExpressions[0].operator", "FieldValueInvalid"),
         ({"strategy": {"type": "Recreate", **UNROLLED}}, "spec.strategy.rollingUpdate", "FieldValueForbidden"),
         ({"strategy": UNROLLED}, "spec.strategy.rollingUpdate.maxUnavailable", "FieldValueInvalid"),

@@ -167,6 +167,7 @@ STRINGS, FREE = {"type": "array", "items": {"type": "string"}}, {"x-kubernetes-p
             {"properties": {"x": {"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "set"}}},
             "properties[x].items.x-kubernetes-map-type",
         ),
+        ({"properties": {"x": {"type": "array", "items": [{"type": "string"}]}}}, "properties[x].items"),
         ({"properties": {"x": {**OBJECT, "default": {"id": "a", "odd": 1}}}}, "properties[x].default"),
         ({"properties": {"x": {**OBJECT, "anyOf": [{"type": "object"}]}}}, "properties[x].anyOf[0].type"),
         (
@@ -198,13 +199,17 @@ async def test_a_schema_is_structural(kube: Client, space: Space, schema: dict[s
 
 
 async def test_unknown_fields_are_pruned(kube: Client, space: Space) -> None:
-    """At every level, but for what is marked to be kept, and embedded metadata."""
+    """At every level, but for what is marked to be kept, what may be anything, and embedded metadata."""
     free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     inner = {"type": "object", "properties": {"known": {"type": "string"}}}
-    path = await define(kube, space, {"free": free, "inner": inner, "list": {"type": "array", "items": inner}})
+    anything = {"type": "object", "additionalProperties": True}
+    properties = {"free": free, "any": anything, "inner": inner, "list": {"type": "array", "items": inner}}
+    path = await define(kube, space, properties)
     value = {"known": "1", "unknown": "2"}
-    made = await kube.create(path, custom(space.group, "a", {"free": value, "inner": value, "list": [value]}, x=1))
-    assert made["spec"] == {"free": value, "inner": {"known": "1"}, "list": [{"known": "1"}]}
+    made = await kube.create(
+        path, custom(space.group, "a", {"free": value, "any": value, "inner": value, "list": [value]}, x=1)
+    )
+    assert made["spec"] == {"free": value, "any": value, "inner": {"known": "1"}, "list": [{"known": "1"}]}
     assert "x" not in made
 
 

@@ -75,6 +75,7 @@ GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
             {"phase": "Failed"},
             ("1/3", "ExitCode:3", "0"),
         ),
+        (INITIALIZED, [state("a"), {**state("b"), "ready": False}], {}, ("2/3", "Running", "0")),
         ([], [], {"phase": "Pending", "conditions": [GATED]}, ("0/3", "SchedulingGated", "0")),
         ([], [], {"phase": "Failed", "reason": "Evicted"}, ("0/3", "Evicted", "0")),
     ],
