@@ -29,7 +29,9 @@ def validate_metadata(new: Object, old: Object | None, resource: Resource) -> li
     found = _identity(meta, resource) if old is None else _unchanged(meta, old.get("metadata") or {})
     # Of custom resources upstream looks at finalizers only when they are created.
     finalizers = () if resource.custom and old is not None else _finalizers(meta.get("finalizers") or (), resource)
-    return [*found, *finalizers, *_texts(meta)]
+    texts = labels(meta.get("labels") or {}, "metadata.labels")
+    notes = annotations(meta.get("annotations") or {}, "metadata.annotations")
+    return [*found, *finalizers, *texts, *notes, *_owners(meta.get("ownerReferences") or ())]
 
 
 def _identity(meta: Mapping[str, Any], resource: Resource) -> Iterator[Cause]:
@@ -50,12 +52,6 @@ def _unchanged(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause
         yield forbidden("metadata.finalizers", why + f"[]string{{{', '.join(map(quoted, added))}}}")
     for key in _FIXED:
         yield from unchanged(f"metadata.{key}", new.get(key), old.get(key))
-
-
-def _texts(meta: Mapping[str, Any]) -> Iterator[Cause]:
-    yield from labels(meta.get("labels") or {}, "metadata.labels")
-    yield from annotations(meta.get("annotations") or {}, "metadata.annotations")
-    yield from _owners(meta.get("ownerReferences") or ())
 
 
 def labels(found: Mapping[str, str], at: str) -> Iterator[Cause]:

@@ -6,6 +6,7 @@ Rules: `apimachinery/pkg/api/resource` (quantities), `apis/meta/v1` Time and Mic
 
 import binascii
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import ROUND_UP, Context, Decimal
 from functools import lru_cache
@@ -66,11 +67,9 @@ _ZONE = r"(Z|[+-]\d\d:\d\d)"
 
 def _moment(text: str, fraction: str, layout: str) -> datetime:
     """In UTC, without saying so."""
-    try:
+    with suppress(ValueError, OverflowError):  # the 31st of February
         if re.fullmatch(_SECONDS + fraction + _ZONE, text, re.ASCII):
             return datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
-    except (ValueError, OverflowError):  # the 31st of February
-        pass
     raise ValueError(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"')
 
 

@@ -93,7 +93,6 @@ FORMATS: Final[dict[str, Callable[[str], Any]]] = {
     "cidr": _network,
     "uuid": _matches("[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.I),
     "byte": parse_bytes,
-    "password": str,
     "date": parse_date,
     "duration": parse_duration,
     "datetime": parse_datetime,

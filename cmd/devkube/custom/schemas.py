@@ -86,10 +86,11 @@ def _structure(spot: Spot) -> Iterator[Cause]:
     list_type, keys, item_kind = node.get(LIST_TYPE), node.get(LIST_KEYS) or (), item.get("type")
     required, forbidden, invalid = causes.required, causes.forbidden, None
     yield from _values(_without_either(node), path)
-    for extension, wanted in _TYPES.items():
-        wrong = node.get(extension) and kind != wanted
-        yield from _told(node, path, [(wrong, invalid, "type", f"must be {wanted} if {extension} is specified")])
     rows: list[tuple[object, Words, str, str]] = [
+        (node.get(extension) and kind != wanted, invalid, "type", f"must be {wanted} if {extension} is specified")
+        for extension, wanted in _TYPES.items()
+    ]
+    rows += [
         (not kind and not either and not keeps, required, "type", "must not be empty"),
         (keeps is False, invalid, PRESERVE, "must be true or undefined"),
         (either and keeps, invalid, PRESERVE, f"must be false if {INT_OR_STRING} is true"),
