@@ -36,6 +36,7 @@ from devkube.verbs import Verbs
 
 log = logging.getLogger("devkube")
 BODY_LIMIT: Final = 3 * 1024 * 1024  # bytes, as upstream's --max-request-bytes default for JSON
+BODY_SECONDS = 60.0  # until it is read, as upstream's --request-timeout
 LINE_LIMIT: Final = 64 * 1024  # of the request line and of a header: selectors and continue tokens are long
 COMMON: Final = {"Cache-Control": "no-cache, private", "Server": "devkube"}
 PIECE: Final = 128 * 1024  # bytes of one write; smaller answers leave whole and, as upstream's, uncompressed
@@ -115,8 +116,6 @@ class HttpServer:
         except web.HTTPRequestEntityTooLarge:
             told = f"Request entity too large: limit is {BODY_LIMIT}"
             return refused(StatusError(413, "RequestEntityTooLarge", told))
-        except web.RequestPayloadError as error:
-            return refused(bad_request(f"the body cannot be read: {' '.join(str(error).split())}"))
         except ConnectionError:
             raise
         except Exception:
@@ -136,7 +135,7 @@ class HttpServer:
             raise bad_request(f"includeObject: it must be Metadata, Object or None, not {include!r}")
         view = View(form, include, self._clock)
         if route.verb not in ("get", "list", "watch"):
-            body = await call.read()
+            body = await _body(call)
             if body or route.verb in ("create", "update", "patch"):
                 media, body = negotiation.body_of(call.headers.get("content-type", ""), body, verb=route.verb)
                 request = replace(request, body=body, content_type=media)
@@ -181,6 +180,15 @@ class HttpServer:
         finally:
             self._streams.discard(task)
         return response
+
+
+async def _body(call: web.BaseRequest) -> bytes:
+    """aiohttp waits for the end of a body whose chunks turn out to be none; nobody else should."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await call.read()
+    except (TimeoutError, web.RequestPayloadError):
+        raise bad_request("the body cannot be read to its end") from None
 
 
 async def _send(

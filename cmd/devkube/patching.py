@@ -18,8 +18,7 @@ APPLY: Final = "application/apply-patch+yaml"
 async def patch(m: Machinery, request: Request) -> Answer:
     resource, how = request.resource, request.content_type
     scaled = request.subresource == "scale"
-    left_out = [APPLY] * scaled + ["application/strategic-merge-patch+json"] * resource.custom
-    served = [one for one in PATCHES if one not in left_out]
+    served = [one for one in PATCHES if not ((scaled and one == APPLY) or (resource.custom and "strategic" in one))]
     if how not in served:
         told = "the body of the request was in an unknown format - accepted media types include: "
         raise unsupported_media_type(told + ", ".join(served))

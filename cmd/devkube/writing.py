@@ -14,7 +14,7 @@ import msgspec
 
 from devkube import bodies, parameters, scale, strategies
 from devkube.builtin.metadata import validate_metadata
-from devkube.errors import MODIFIED, Cause, StatusError, already_exists, bad_request, conflict, invalid
+from devkube.errors import MODIFIED, Cause, StatusError, already_exists, bad_request, conflict, forbidden, invalid
 from devkube.kinds import Object, Resource
 from devkube.machinery import Machinery, new_uid
 from devkube.managedfields import Author, track_update
@@ -129,7 +129,7 @@ async def insert(write: Write, obj: Object, *, tracked: bool = False) -> Answer:
         raise bad_request("resourceVersion should not be set on objects to be created")
     if resource.key in m.closing:
         told = "create not allowed while custom resource definition is terminating"
-        raise StatusError(405, "MethodNotAllowed", told, group=resource.group, kind=resource.plural)
+        raise forbidden(resource.about(meta.get("name") or ""), told)
     if resource.namespaced:
         m.check_namespace(resource, request.namespace, meta.get("name") or "")
     for name in (*strategies.OF_THE_SERVER, *strategies.ONCE):

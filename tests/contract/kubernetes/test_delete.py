@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.kubeobjects import configmap, container, crd, custom, owner, pod
-from tests.support.kubernetes import Client, Space, eventually
+from tests.support.kubernetes import Client, Cluster, Space, eventually
 
 OPTIONS = {"kind": "DeleteOptions", "apiVersion": "v1"}
 FINALIZER = "example.com/wait"
@@ -50,6 +50,8 @@ async def test_a_finalizer_holds_an_object(kube: Client, space: Space) -> None:
     metadata = (await kube.read(f"{space.configmaps}/a"))["metadata"]
     assert metadata["deletionTimestamp"].endswith("Z")
     assert metadata["deletionGracePeriodSeconds"] == 0
+    again = await kube.post(space.configmaps, configmap("a"))
+    again.refused(409, "AlreadyExists", 'object is being deleted: configmaps "a" already exists')
     (await kube.merge(f"{space.configmaps}/a", {"metadata": {"finalizers": [FINALIZER]}})).ok(200)
     assert (await kube.read(f"{space.configmaps}/a"))["metadata"]["finalizers"] == [FINALIZER]
     (await kube.merge(f"{space.configmaps}/a", {"metadata": {"finalizers": None}})).ok(200)
@@ -87,8 +89,17 @@ async def test_a_pod_on_a_node_waits_for_its_kubelet(kube: Client, space: Space)
     told = (await kube.delete(f"{space.pods}/p")).ok()
     assert told["metadata"]["deletionGracePeriodSeconds"] == 20
     (await kube.read(f"{space.pods}/p"))["metadata"]["deletionTimestamp"]
+    assert (await kube.delete(f"{space.pods}/p")).ok()["metadata"] == told["metadata"]
     (await kube.delete(f"{space.pods}/p", {**OPTIONS, "gracePeriodSeconds": 0})).ok()
     await gone(kube, f"{space.pods}/p")
+
+
+async def test_a_grace_may_be_of_any_length(kube: Client, space: Space) -> None:
+    """Longer than calendars are."""
+    await kube.create(space.pods, pod("p", spec={"nodeName": "nowhere"}))
+    told = (await kube.delete(f"{space.pods}/p", {**OPTIONS, "gracePeriodSeconds": 2**62})).ok()
+    assert told["metadata"]["deletionTimestamp"].endswith("Z")
+    (await kube.delete(f"{space.pods}/p", {**OPTIONS, "gracePeriodSeconds": 0})).ok()
 
 
 async def test_a_pod_on_no_node_goes_at_once(kube: Client, space: Space) -> None:
@@ -114,6 +125,7 @@ async def test_options_may_be_parameters(kube: Client, space: Space) -> None:
     (await kube.delete(f"{space.configmaps}/a", dryRun="All")).ok(200)
     await kube.read(f"{space.configmaps}/a")
     (await kube.delete(f"{space.configmaps}/a", propagationPolicy="Sideways")).refused(422, "Invalid")
+    (await kube.delete(f"{space.configmaps}/a", {"gracePeriodSeconds": "soon"})).refused(400, "BadRequest")
 
 
 async def test_dependents_go_after_their_owner(kube: Client, space: Space) -> None:
@@ -223,6 +235,46 @@ async def test_a_terminating_namespace_takes_nothing_new(kube: Client, space: Sp
     await eventually(lambda: gone(kube, path))
 
 
+async def test_a_namespace_waits_for_finalizers_of_others(kube: Client, space: Space) -> None:
+    """Emptied, its own finalizer is taken off; whoever has another one takes it off at /finalize."""
+    path = f"/api/v1/namespaces/{space.name}-2"
+    body = {"metadata": {"name": f"{space.name}-2"}, "spec": {"finalizers": [FINALIZER]}}
+    assert sorted((await kube.create("/api/v1/namespaces", body))["spec"]["finalizers"]) == [FINALIZER, "kubernetes"]
+    (await kube.delete(path)).ok()
+
+    async def emptied() -> None:
+        assert (await kube.read(path))["spec"]["finalizers"] == [FINALIZER]
+
+    await eventually(emptied)
+    (await kube.put(f"{path}/finalize", {**await kube.read(path), "spec": {}})).ok(200)
+    await eventually(lambda: gone(kube, path))
+
+
+async def test_a_definition_waits_for_its_objects(kube: Client, space: Space) -> None:
+    """They are deleted and nothing new is made; then its own finalizer is taken off, and others hold it on."""
+    crds, path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", space.of(f"{space.group}/v1", "widgets")
+    definition = crd(space.group)
+    definition["metadata"]["finalizers"] = [FINALIZER]
+    held = f"{crds}/{(await kube.create(crds, definition))['metadata']['name']}"
+    one = custom(space.group, "a", {"size": 1}, metadata={"finalizers": [FINALIZER]})
+    await eventually(lambda: kube.create(path, one))
+    (await kube.delete(held)).ok()
+
+    async def ending() -> None:
+        answer = await kube.post(path, custom(space.group, "b", {"size": 1}))
+        answer.refused(403, "Forbidden", "create not allowed while custom resource definition is terminating")
+        assert "deletionTimestamp" in (await kube.read(f"{path}/a"))["metadata"]
+
+    async def cleaned() -> None:
+        assert (await kube.read(held))["metadata"]["finalizers"] == [FINALIZER]
+
+    await eventually(ending)
+    (await kube.merge(f"{path}/a", {"metadata": {"finalizers": None}})).ok(200)
+    await eventually(cleaned)
+    (await kube.merge(held, {"metadata": {"finalizers": None}})).ok(200)
+    await eventually(lambda: gone(kube, held))
+
+
 async def test_a_namespace_begins_with_what_everybody_expects(kube: Client, space: Space) -> None:
     """Its name as a label, the finalizer kubernetes, a default ServiceAccount and the cluster's CA."""
     found = await kube.read(f"/api/v1/namespaces/{space.name}")
@@ -241,13 +293,14 @@ async def test_some_namespaces_are_immortal(kube: Client, name: str) -> None:
     answer.refused(403, "Forbidden", f'namespaces "{name}" is forbidden: this namespace may not be deleted')
 
 
-async def test_a_dry_eviction_and_a_dry_binding_change_nothing(kube: Client, space: Space) -> None:
+async def test_a_dry_eviction_and_a_dry_binding_change_nothing(kube: Client, cluster: Cluster, space: Space) -> None:
     """Their options are those of other creates."""
     made = await kube.create(space.pods, pod("p"))
     target = {"apiVersion": "v1", "kind": "Node", "name": "nowhere"}
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": target}
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     (await kube.post(f"{space.pods}/p/binding", binding, dryRun="All")).ok(201)
+    cluster.blames_the_client(await kube.post(f"{space.pods}/p/binding", {**binding, "target": {}}))
     (await kube.post(f"{space.pods}/p/eviction", eviction, dryRun="All")).ok(201)
     assert await kube.read(f"{space.pods}/p") == made
 
@@ -256,6 +309,8 @@ async def test_an_eviction_is_a_deletion(kube: Client, space: Space) -> None:
     """pods/eviction, without a budget that speaks against it."""
     await kube.create(space.pods, pod("p", container("main")))
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    other = {**body, "metadata": {"name": "q"}}
+    (await kube.post(f"{space.pods}/p/eviction", other)).refused(400, "BadRequest", "name in URL does not match")
     told = (await kube.post(f"{space.pods}/p/eviction", body)).ok(201)
     assert told["status"] == "Success"
     await gone(kube, f"{space.pods}/p")

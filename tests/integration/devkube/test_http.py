@@ -45,6 +45,8 @@ class Verbs:
             except asyncio.CancelledError:
                 self.cancelled.set()
                 raise
+        if request.name == "broken":
+            raise ZeroDivisionError("secret")
         request.warnings.append("careful")
         return Answer(200, NODE, request.resource)
 
@@ -61,8 +63,10 @@ class Verbs:
 
 
 class Api:
-    def __init__(self, server: http.HttpServer, verbs: Verbs, session: aiohttp.ClientSession) -> None:
-        self.server, self.verbs, self.session = server, verbs, session
+    def __init__(
+        self, server: http.HttpServer, verbs: Verbs, session: aiohttp.ClientSession, port: int, trust: ssl.SSLContext
+    ) -> None:
+        self.server, self.verbs, self.session, self.port, self.trust = server, verbs, session, port, trust
 
 
 def made(verbs: Any) -> http.HttpServer:
@@ -87,7 +91,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
     async with aiohttp.ClientSession(
         f"https://127.0.0.1:{port}", connector=connector, auto_decompress=False, timeout=aiohttp.ClientTimeout(20)
     ) as session:
-        yield Api(server, verbs, session)
+        yield Api(server, verbs, session, port, trust)
     await server.stop()
 
 
@@ -137,6 +141,27 @@ async def test_a_body_over_the_limit_is_refused_and_one_at_the_limit_is_not(api:
         status = msgspec.json.decode(await answer.read())
         assert (answer.status, status["reason"]) == (413, "RequestEntityTooLarge")
         assert "3145728" in status["message"]
+
+
+async def test_a_body_whose_chunks_are_none_is_refused(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "BODY_SECONDS", 0.3)
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.port, ssl=api.trust)
+    writer.write(b"POST /api/v1/nodes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+    await asyncio.sleep(0.1)
+    writer.write(b"no length\r\n")
+    async with asyncio.timeout(5):
+        answer = await reader.readuntil(b"400}")
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"the body cannot be read to its end" in answer
+
+
+async def test_a_bug_is_a_500_that_tells_nothing_of_it(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    async with api.session.get("/api/v1/nodes/broken") as answer:
+        status = msgspec.json.decode(await answer.read())
+    assert (answer.status, status["reason"]) == (500, "InternalError")
+    assert "secret" not in status["message"]
+    assert "secret" in caplog.text
 
 
 async def test_a_query_with_a_key_twice_counts_the_first(api: Api) -> None:
@@ -189,7 +214,5 @@ async def test_cut_connections_are_seen_as_such(api: Api) -> None:
 async def test_a_port_that_is_taken_is_told(api: Api, tmp_path: Path) -> None:
     files = certificates.write(certificates.issue(), tmp_path)
     other = made(api.verbs)
-    taken = api.session._base_url.port if api.session._base_url else 0
     with pytest.raises(OSError, match="choose another --port"):
-        await other.start("127.0.0.1", taken or 0, http.tls(files))
-    await other.stop()
+        await other.start("127.0.0.1", api.port, http.tls(files))
