@@ -1,5 +1,6 @@
 """Webhooks: when they are called, with what, in which order, and what becomes of their answers."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,7 +10,7 @@ import pytest_asyncio
 
 from tests.support import kubehook
 from tests.support.kubehook import MUTATING, VALIDATING, Hook, allowed, annotated, configuration, denied, patched
-from tests.support.kubeobjects import configmap, crd, custom, deployment, pod, version
+from tests.support.kubeobjects import configmap, crd, custom, deployment, owner, pod, version
 from tests.support.kubernetes import Client, Cluster, Space, eventually
 
 OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -90,14 +91,60 @@ async def test_updates_and_deletions_show_the_old_object(kube: Client, space: Sp
 
 
 async def test_a_collection_is_deleted_object_by_object(kube: Client, space: Space, hook: Hook) -> None:
-    """One review for each."""
+    """One review for each; a denial is told."""
     async with configured(kube, space, "Validating", hook.entry("/v", operations=["CREATE", "DELETE"])):
         await hook.heard(kube, space, "/v")
         for name in "ab":
             await kube.create(space.configmaps, configmap(name, labels={"l": "1"}))
+        hook.answer["/v"] = denied("not today")
+        answer = await kube.delete(space.configmaps, labelSelector="l=1")
+        answer.refused(400, None, "denied the request: not today")
+        hook.answer["/v"] = allowed
         hook.calls.clear()
         (await kube.delete(space.configmaps, labelSelector="l=1")).ok(200)
     assert sorted(review["oldObject"]["metadata"]["name"] for _, review in hook.calls) == ["a", "b"]
+
+
+async def test_of_two_deletions_at_once_one_finds_nothing(kube: Client, space: Space, hook: Hook) -> None:
+    """Both are allowed while the object is there."""
+
+    async def slow(review: dict[str, Any]) -> dict[str, Any]:
+        await asyncio.sleep(0.3)
+        return {"allowed": True}
+
+    hook.answer["/v"] = slow
+    async with configured(kube, space, "Validating", hook.entry("/v", operations=["CREATE", "DELETE"])):
+        await hook.heard(kube, space, "/v")
+        await kube.create(space.configmaps, configmap("a"))
+        path = f"{space.configmaps}/a"
+        answers = await asyncio.gather(kube.delete(path), kube.delete(path))
+        assert sorted(answer.status for answer in answers) == [200, 404]
+        await kube.create(space.configmaps, configmap("a", labels={"l": "1"}))
+        for answer in await asyncio.gather(*[kube.delete(space.configmaps, labelSelector="l=1") for _ in range(2)]):
+            answer.ok(200)
+
+
+async def test_what_a_webhook_holds_up_is_tried_again(kube: Client, space: Space, hook: Hook) -> None:
+    """The garbage collector waits for who forbids it to delete a dependent."""
+    hook.answer["/v"] = denied("not yet")
+    parent = await kube.create(space.configmaps, configmap("parent"))
+    await kube.create(space.configmaps, configmap("child", ownerReferences=[owner(parent)]))
+    async with configured(kube, space, "Validating", hook.entry("/v", operations=["CREATE", "DELETE"])):
+        await hook.heard(kube, space, "/v")
+        hook.answer["/v"] = lambda review: {"allowed": review["name"] == "parent"}
+        (await kube.delete(f"{space.configmaps}/parent", propagationPolicy="Background")).ok(200)
+
+        async def held_up() -> None:
+            assert [review["name"] for review in hook.reviews("/v")].count("child") >= 2
+
+        await eventually(held_up)
+        await kube.read(f"{space.configmaps}/child")
+        hook.answer["/v"] = allowed
+
+        async def collected() -> None:
+            (await kube.get(f"{space.configmaps}/child")).refused(404)
+
+        await eventually(collected)
 
 
 async def test_a_denial_is_told(kube: Client, space: Space, hook: Hook) -> None:

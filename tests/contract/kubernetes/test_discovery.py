@@ -34,6 +34,7 @@ async def test_api_and_apis(kube: Client) -> None:
     assert {"apps", "batch", "rbac.authorization.k8s.io", "coordination.k8s.io"} <= set(groups)
     assert groups["apps"]["preferredVersion"] == {"groupVersion": "apps/v1", "version": "v1"}
     assert (await kube.read("/apis/apps"))["kind"] == "APIGroup"
+    assert {"/api", "/apis", "/version"} <= set((await kube.read("/"))["paths"])
 
 
 async def test_resources_of_the_core(kube: Client) -> None:
@@ -95,12 +96,12 @@ async def test_a_crd_is_discovered(kube: Client, space: Space) -> None:
 
 async def test_a_group_prefers_its_newest_stable_version(kube: Client, space: Space) -> None:
     """Whichever of its CRDs came first."""
-    for one, kind in (("v1", "Widget"), ("v2", "Gadget"), ("v3beta1", "Gizmo")):
+    for one, kind in (("draft", "Thing"), ("v1", "Widget"), ("v2", "Gadget"), ("v3beta1", "Gizmo")):
         await kube.create(CRDS, crd(space.group, version(one), kind=kind))
 
     async def told() -> None:
         group = await kube.read(f"/apis/{space.group}")
-        assert [one["version"] for one in group["versions"]] == ["v2", "v1", "v3beta1"]
+        assert [one["version"] for one in group["versions"]] == ["v2", "v1", "v3beta1", "draft"]
         assert group["preferredVersion"]["version"] == "v2"
 
     await eventually(told)
@@ -151,8 +152,10 @@ async def test_large_answers_are_compressed_when_asked(kube: Client, space: Spac
 async def test_protobuf_is_refused_with_the_way_out(kube: Client, space: Space) -> None:
     """kubectl create configmap and its like send protobuf; -f sends JSON. (devkube speaks JSON only.)"""
     media = "application/vnd.kubernetes.protobuf"
-    answer = await kube.call("POST", space.configmaps, b"k8s\0...", media=media)
-    answer.refused(415, "UnsupportedMediaType", "-f")
+    labelled = b"k8s\0\x0a\x13\x12\x11SelfSubjectReview\x12\x05\x0a\x03\x5a\x01x"  # a question, but with a label
+    for body in (b"k8s\0...", b"k8s\0\x80", labelled):
+        answer = await kube.call("POST", space.configmaps, body, media=media)
+        answer.refused(415, "UnsupportedMediaType", "-f")
 
 
 async def test_a_body_of_another_type_is_unsupported(kube: Client, space: Space) -> None:
@@ -170,27 +173,32 @@ async def test_a_body_may_be_yaml(kube: Client, space: Space) -> None:
 
 async def test_an_answer_that_cannot_be_given_is_not_acceptable(kube: Client, space: Space) -> None:
     """406 lists what can."""
-    answer = await kube.call("GET", space.pods, accept="text/csv")
-    assert answer.status == 406
-    assert "application/json" in answer.told
+    for path in (space.pods, "/api", "/apis/apps/v1", "/version", "/openapi/v3/api/v1"):
+        answer = await kube.call("GET", path, accept="text/csv")
+        assert answer.status == 406, path
+        assert "application/json" in answer.told or path.startswith("/openapi")
 
 
 async def test_json_is_chosen_among_several(kube: Client, space: Space) -> None:
     """client-go asks for protobuf first and takes JSON."""
     answer = await kube.call("GET", space.pods, accept="text/csv, application/json;q=0.5, */*;q=0.1")
     assert answer.ok(200)["kind"] == "PodList"
+    answer = await kube.call("GET", "/apis", accept=f"{AGGREGATED.replace('v=v2', 'v=v9')}, application/json")
+    assert answer.ok(200)["kind"] == "APIGroupList"
 
 
 async def test_unknown_paths_are_not_found(kube: Client) -> None:
     """For people a sentence, for clients a Status or a plain 404."""
-    for path in ("/nothing", "/api/v2", "/apis/none.example.com/v1", "/api/v1/nothing"):
+    none = "none.example.com"
+    for path in ("/nothing", "/api/v2", f"/apis/{none}", f"/apis/{none}/v1", "/api/v1/nothing", f"/openapi/v3/{none}"):
         assert (await kube.get(path)).status == 404, path
 
 
 async def test_methods_that_do_not_fit_are_not_allowed(kube: Client, space: Space) -> None:
     """405 with a Status."""
     await kube.create(space.pods, pod("a"))
-    for method, path in (("PUT", space.pods), ("POST", f"{space.pods}/a"), ("PATCH", space.pods)):
+    posted = (("POST", f"{space.pods}/a"), ("POST", "/version"))
+    for method, path in (("PUT", space.pods), *posted, ("PATCH", space.pods)):
         answer = await kube.call(method, path, {})
         answer.refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 

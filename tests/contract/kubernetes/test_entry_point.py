@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from devkube.server import DevKube
 from tests.support import kubehook
 from tests.support.kubehook import VALIDATING, configuration, denied
 from tests.support.kubeobjects import configmap, pod
-from tests.support.kubernetes import Client, Cluster, Space
+from tests.support.kubernetes import MERGE_PATCH, Client, Cluster, Space
 
 SPACE = Space("default")
 
@@ -70,16 +71,62 @@ async def test_requests_in_process(api: DevKube, mine: Client) -> None:
     with pytest.raises(StatusError) as caught:
         await api.request("POST", SPACE.configmaps, configmap("a"))
     assert (caught.value.code, caught.value.reason) == (409, "AlreadyExists")
+    with pytest.raises(ValueError, match=r"use DevKube\.watch"):
+        await api.request("GET", f"{SPACE.configmaps}?watch=true")
+
+
+async def test_names_are_generated_until_one_is_free(api: DevKube) -> None:
+    """By Python's own random numbers."""
+    generated = {"metadata": {"generateName": "a-"}}
+    names = set()
+    for _ in range(2):
+        random.seed(7)
+        names.add((await api.request("POST", SPACE.configmaps, generated))["metadata"]["name"])
+    assert len(names) == 2
+
+
+async def test_what_a_namespace_gets_may_be_there_already(api: DevKube) -> None:
+    """Who creates the ServiceAccount default first is not in anybody's way."""
+    await api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "new"}})
+    path = Space("new").of("v1", "serviceaccounts")
+    made = await api.request("POST", path, {"metadata": {"name": "default", "labels": {"l": "1"}}})
+    async with asyncio.timeout(5):
+        await api.lifecycle.idle.wait()
+    assert await api.request("GET", f"{path}/default") == made
+    assert await api.request("GET", f"{Space('new').configmaps}/kube-root-ca.crt")
 
 
 async def test_watches_in_process(api: DevKube) -> None:
-    """An asynchronous generator of types and objects."""
-    events = api.watch(SPACE.configmaps, query={"fieldSelector": "metadata.name=a"})
-    await api.request("POST", SPACE.configmaps, configmap("a"))
+    """An asynchronous generator of types and objects, which ends when the watch does."""
+    query = {"labelSelector": "l", "timeoutSeconds": "1"}
+    for name in "ab":
+        await api.request("POST", SPACE.configmaps, configmap(name, labels={"l": "1"}))
     async with asyncio.timeout(5):
-        kind, found = await anext(events)
-    assert (kind, found["metadata"]["name"]) == ("ADDED", "a")
-    await events.aclose()
+        seen = [(kind, found["metadata"]["name"]) async for kind, found in api.watch(SPACE.configmaps, query=query)]
+    assert seen == [("ADDED", "a"), ("ADDED", "b")]
+
+
+async def test_who_falls_behind_history_is_told() -> None:
+    """A watch whose reader is slower than changes are forgotten ends with a 410."""
+    async with DevKube(Settings(history=10)) as api:
+        await api.request("POST", SPACE.configmaps, configmap("a", labels={"l": "0"}))
+        events = api.watch(SPACE.configmaps, query={"labelSelector": "l"})
+        assert (await anext(events))[0] == "ADDED"
+        for number in range(30):
+            label = {"metadata": {"labels": {"l": str(number)}}}
+            await api.request("PATCH", f"{SPACE.configmaps}/a", label, content_type=MERGE_PATCH)
+        kind, status = await anext(events)
+        assert (kind, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
+        await events.aclose()
+
+
+async def test_bookmarks_come_by_the_clock(api: DevKube, mine: Client) -> None:
+    """One a minute."""
+    query = {"resourceVersion": await mine.version(SPACE.pods), "allowWatchBookmarks": "true"}
+    async with mine.watch(SPACE.pods, **query) as watch:
+        for _ in range(2):
+            api.clock.advance(61)
+            assert (await watch.next()).type == "BOOKMARK"
 
 
 async def test_a_frozen_clock_dates_everything(api: DevKube, mine: Client) -> None:
@@ -91,6 +138,8 @@ async def test_a_frozen_clock_dates_everything(api: DevKube, mine: Client) -> No
     first, second = (one["metadata"]["creationTimestamp"], two["metadata"]["creationTimestamp"])
     assert first < second
     assert second == api.clock.timestamp()
+    with pytest.raises(ValueError, match="does not go back"):
+        api.clock.advance(-1)
     api.clock.thaw()
 
 
@@ -138,7 +187,13 @@ async def test_requests_wait_on_demand(api: DevKube, mine: Client) -> None:
 
 
 async def test_connections_break_on_demand(api: DevKube, mine: Client) -> None:
-    """A watch that is cut ends with an error, as a crashed server's does."""
+    """A watch that is cut ends with an error, as a crashed server's does; so may the answer of one request."""
+    api.faults.cut(verb="create", resource="pods")
+    with pytest.raises(aiohttp.ClientError):
+        await mine.post(SPACE.pods, pod("a"))
+    (await mine.post(SPACE.pods, pod("a"))).ok(201)
+    with pytest.raises(TypeError, match="not pod"):
+        api.faults.cut(pod="a")
     async with mine.watch(SPACE.pods, resourceVersion=await mine.version(SPACE.pods)) as watch:
         assert api.faults.cut_connections() >= 1
         with pytest.raises(aiohttp.ClientError):
@@ -147,16 +202,14 @@ async def test_connections_break_on_demand(api: DevKube, mine: Client) -> None:
 
 
 async def test_expired_history_ends_lists_too(api: DevKube, mine: Client) -> None:
-    """A continue token of before is Expired: begin again."""
+    """A continue token of before what changed is Expired: begin again. Nothing has changed: it is served on."""
     for name in "abc":
         await mine.create(SPACE.pods, pod(name))
-    page = await mine.read(SPACE.pods, limit="1")
+    query = {"limit": "1", "continue": (await mine.read(SPACE.pods, limit="1"))["metadata"]["continue"]}
     api.expire_history()
-    answer = await mine.get(SPACE.pods, limit="1", **{"continue": page["metadata"]["continue"]})
-    if answer.status == 200:  # a snapshot that is still whole may be served on, as upstream's cache does
-        assert [item["metadata"]["name"] for item in answer.body["items"]] == ["b"]
-    else:
-        answer.refused(410, "Expired")
+    assert await mine.names(SPACE.pods, **query) == ["b"]
+    await mine.create(SPACE.pods, pod("d"))
+    (await mine.get(SPACE.pods, **query)).refused(410, "Expired", "the continue parameter is too old")
 
 
 @pytest.mark.parametrize("port", ["", ":8443"])

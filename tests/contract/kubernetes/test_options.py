@@ -14,6 +14,14 @@ async def test_a_dry_create_is_complete_and_not_kept(kube: Client, space: Space)
     (await kube.get(f"{space.pods}/a")).refused(404)
 
 
+async def test_many_warnings_are_cut(kube: Client, space: Space) -> None:
+    """Beyond 4096 characters only the beginnings of 16."""
+    body = pod("a")
+    body["spec"] |= {f"{number:02}" * 150: 1 for number in range(30)}
+    warnings = (await kube.post(space.pods, body, dryRun="All")).warnings
+    assert [len(text) for text in warnings] == [256] * 16
+
+
 async def test_dry_updates_patches_and_deletes_change_nothing(kube: Client, space: Space) -> None:
     """And are validated like real ones."""
     path = f"{space.configmaps}/a"

@@ -144,6 +144,8 @@ async def test_a_field_that_is_not_selectable_is_named(kube: Client, space: Spac
     answer.refused(400, "BadRequest", "field label not supported: spec.containers")
     answer = await kube.get(space.configmaps, fieldSelector="data.x=1")
     answer.refused(400, "BadRequest", "data.x")
+    answer = await kube.get(space.configmaps, fieldSelector="metadata.name")
+    answer.refused(400, "BadRequest", "can't understand 'metadata.name'")
 
 
 async def test_a_crd_chooses_its_selectable_fields(kube: Client, space: Space) -> None:

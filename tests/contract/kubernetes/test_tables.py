@@ -208,6 +208,8 @@ async def test_rows_carry_what_is_asked_for(kube: Client, space: Space, include:
     assert (row.get("object") or {}).get("kind") == kind
     if kind is not None:
         assert row["object"]["metadata"]["labels"] == {"l": "1"}
+    answer = await kube.call("GET", space.pods, accept=TABLE, query={"includeObject": "All"})
+    answer.refused(400, "BadRequest", "includeObject")
 
 
 async def test_tables_have_pages_too(kube: Client, space: Space) -> None:

@@ -215,6 +215,9 @@ async def test_a_custom_resource_scales_by_its_paths(kube: Client, space: Space)
     assert shown["status"] == {"replicas": 2, "selector": "x=y"}
     (await kube.merge(f"{path}/a/scale", {"spec": {"replicas": 8}})).ok()
     assert (await kube.read(f"{path}/a"))["spec"] == {"count": 8}
+    await kube.create(path, custom(space.group, "b"))
+    (await kube.merge(f"{path}/b/scale", {"spec": {"replicas": 1}})).ok()
+    assert (await kube.read(f"{path}/b"))["spec"] == {"count": 1}
 
 
 @pytest.mark.needs("devkube")

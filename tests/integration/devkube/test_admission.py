@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from devkube.server import DevKube
+from devkube.store import load
 from tests.integration.devkube.conftest import Asker
 from tests.integration.devkube.webhookserver import Server
 
@@ -136,6 +137,39 @@ async def test_dry_run_reaches_it(hooks: Hooks, ask: Asker) -> None:
     assert (found.status, found.body["data"]["added"]) == (201, "yes")
     assert hooks.requests[0]["dryRun"] is True
     assert (await ask("GET", f"{CORE}/configmaps/c")).status == 404
+
+
+async def test_what_changes_meanwhile_is_what_counts(api: DevKube, hooks: Hooks, ask: Asker) -> None:
+    """Who was overtaken while webhooks were asked begins anew, five times, or ten for a deletion."""
+    path, times = f"{CORE}/configmaps/c", 0
+
+    def overtake(request: dict[str, Any]) -> dict[str, Any]:
+        nonlocal times
+        if times:
+            times -= 1
+            stored = api.store.get("configmaps", "default", "c")
+            assert stored is not None
+            obj = load(stored)
+            obj["data"]["theirs"] = str(times)
+            api.store.replace("configmaps", obj, stored.version)
+        return {"allowed": True}
+
+    async def patched(meta: dict[str, Any]) -> Any:
+        body = {"metadata": meta, "data": {"mine": "yes"}}
+        return await ask("PATCH", path, body, media="application/merge-patch+json")
+
+    made = (await ask("POST", f"{CORE}/configmaps", configmap())).body
+    await hooks.validating("v", overtake, rules={"operations": ["UPDATE", "DELETE"]})
+    times = 2
+    found = await patched({})
+    assert (found.status, found.body["data"]) == (200, {"a": "b", "mine": "yes", "theirs": "0"})
+    times = 1
+    assert (await ask("PUT", path, {**made, "metadata": found.body["metadata"]})).status == 409
+    times = 99
+    assert "the object has been modified" in (await patched({"labels": {"l": "1"}})).told
+    assert "it keeps being modified while it is deleted" in (await ask("DELETE", path)).told
+    times = 1
+    assert (await ask("DELETE", path)).status == 200
 
 
 async def test_a_mutated_pod_is_defaulted_and_checked(hooks: Hooks, ask: Asker) -> None:

@@ -327,6 +327,8 @@ async def test_auth(kubectl: Kubectl, kube: Client, space: Space) -> None:
             break
         await asyncio.sleep(0.1)
     assert done.ok() == "yes\n"
+    long = f"pods/{'a' * 200}"  # a length of two bytes in protobuf
+    assert (await kubectl("auth", "can-i", "delete", long, "--as", account)).failed() == "no\n"
     listed = (await kubectl("auth", "can-i", "--list", "--as", account)).ok()
     assert re.search(r"pods\s+\[\]\s+\[\]\s+\[get list\]", listed)
     assert re.search(r"Username\s+\S+", (await kubectl("auth", "whoami")).ok())

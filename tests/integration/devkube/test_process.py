@@ -71,6 +71,7 @@ def test_the_kubeconfig_leads_to_a_cluster_and_sigterm_ends_it_with_watches_open
     ("flags", "code", "told"),
     [
         (["--port", "99999"], 2, "no port"),
+        (["--webhook-service", "hook"], 2, "'hook' is not NAMESPACE/NAME[:PORT]=HOST:PORT"),
         (["--port", "0", "--simulate", "--node-label", "a b=c"], 1, "metadata.labels"),
         (["--port", "0", "--listen", "192.0.2.1"], 1, "cannot listen on 192.0.2.1"),
         (["--port", "0", "--directory", "/dev/null/x"], 1, "/dev/null/x"),
