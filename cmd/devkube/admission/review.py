@@ -33,7 +33,7 @@ class Response(msgspec.Struct, rename="camel"):
         try:
             text = (self.patch or "").replace("\n", "").replace("\r", "")
             return msgspec.json.decode(base64.b64decode(text, validate=True))
-        except (binascii.Error, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (binascii.Error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise CallFailed(f"received undecodable patch in webhook response: {error}") from None
 
 
@@ -98,7 +98,7 @@ def verify(raw: bytes, uid: str, *, mutating: bool) -> Response:
     """What the webhook decided. CallFailed for what is no review, or contradicts itself or the request."""
     try:
         found = msgspec.json.decode(raw, type=_Review)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CallFailed(f"failed to call webhook: its answer is no AdmissionReview: {error}") from None
     if wrong := _wrong(found, uid, mutating=mutating):
         raise CallFailed(f"received invalid webhook response: {wrong}")

@@ -286,10 +286,11 @@ async def test_a_deletion_is_not_patched(kube: Client, space: Space, hook: Hook)
         {"raw": {"status": 500, "text": "broken"}},
         {"raw": {"status": 200, "text": "not json"}},
         {"raw": {"status": 200, "text": "{}"}},
+        {"raw": {"status": 200, "text": '{"deep": ' + "[" * 20_000}},
         {"apiVersion": "admission.k8s.io/v2", "allowed": True},
         {"patchType": "JSONPatch", "allowed": True},
     ],
-    ids=["other-uid", "500", "no-json", "no-review", "other-version", "patch"],
+    ids=["other-uid", "500", "no-json", "no-review", "deep", "other-version", "patch"],
 )
 async def test_an_answer_that_is_none_fails_by_policy(
     kube: Client, space: Space, hook: Hook, reply: dict[str, Any]
