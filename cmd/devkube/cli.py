@@ -75,8 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     import uvloop  # TLS costs half as much; after the flags are known to be good: --help is instant
 
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings))
+        uvloop.run(_serve(settings))
     except (OSError, ValueError, StatusError) as error:
         print(f"devkube: {error}", file=sys.stderr)
         return 1

@@ -16,10 +16,7 @@ import msgspec
 
 from devkube.errors import About, Cause, StatusError, bad_request, invalid
 from devkube.kinds import Object
-from devkube.strategic import strategic_merge
 from devkube.values import check_depth, clone, compact, go_type, same
-
-__all__ = ["json_patch", "merge_patch", "strategic_merge"]
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 * 1024 * 1024  # the sum of what `copy` operations of one patch may add

@@ -8,6 +8,7 @@ from devkube.kinds import Object, Resource
 from devkube.machinery import Machinery
 from devkube.negotiation import PATCHES
 from devkube.requests import Answer, Request
+from devkube.strategic import strategic_merge
 from devkube.strategies import confine, in_namespace, metadata, named
 from devkube.values import clone
 from devkube.writing import Write, guaranteed, insert
@@ -39,7 +40,7 @@ async def patch(m: Machinery, request: Request) -> Answer:
         elif how == "application/merge-patch+json":
             after = patches.merge_patch(before, body)
         else:
-            after = patches.strategic_merge(before, body, resource.rules.schema)
+            after = strategic_merge(before, body, resource.rules.schema)
         _identified(after, request, resource)
         if scaled:
             return scale.changed(old, after, resource)

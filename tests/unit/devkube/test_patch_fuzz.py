@@ -11,8 +11,9 @@ from devkube.apply import apply
 from devkube.builtin.document import schema_of
 from devkube.errors import StatusError
 from devkube.managedfields import Author, track_update
-from devkube.patches import json_patch, merge_patch, strategic_merge
+from devkube.patches import json_patch, merge_patch
 from devkube.schema import Schema
+from devkube.strategic import strategic_merge
 
 POD = schema_of("", "v1", "Pod")
 OPEN = Schema({"type": "object", "x-kubernetes-preserve-unknown-fields": True}, {})

@@ -6,7 +6,7 @@ import pytest
 
 from devkube.builtin.document import schema_of
 from devkube.errors import StatusError
-from devkube.patches import strategic_merge
+from devkube.strategic import strategic_merge
 
 POD = schema_of("", "v1", "Pod")
 DEPLOYMENT = schema_of("apps", "v1", "Deployment")
