@@ -16,8 +16,6 @@ from devkube.schema import Schema
 Object = dict[str, Any]  # a Kubernetes object as JSON: apiVersion, kind, metadata, …
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-
-
 _VERSION = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
 
 

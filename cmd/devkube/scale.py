@@ -17,9 +17,7 @@ def of(obj: Object, resource: Resource) -> Object:
     spec_path, status_path, selector_path = resource.scale_paths
     replicas = _at(obj, spec_path)
     status: dict[str, Any] = {"replicas": _at(obj, status_path) or 0}
-    selector = _at(obj, selector_path)
-    if not resource.custom:
-        selector = selectors.selector_text((obj.get("spec") or {}).get("selector"))
+    selector = _at(obj, selector_path) if resource.custom else selectors.selector_text(_at(obj, ".spec.selector"))
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {
         "kind": "Scale",

@@ -31,10 +31,11 @@ def check_depth(value: Any) -> None:
     """ValueError for JSON nested deeper than MAX_DEPTH."""
     layer = [value]
     for _ in range(MAX_DEPTH):
-        groups = [one.values() if one.__class__ is dict else one for one in layer if one.__class__ in (dict, list)]
-        layer = [child for group in groups for child in group]
-    if layer:
-        raise ValueError(f"the value is nested deeper than {MAX_DEPTH} levels")
+        held = (one.values() if one.__class__ is dict else one for one in layer if one.__class__ in (dict, list))
+        layer = [child for children in held for child in children]
+        if not layer:
+            return
+    raise ValueError(f"the value is nested deeper than {MAX_DEPTH} levels")
 
 
 def compact(value: Any) -> str:
