@@ -2,7 +2,7 @@
 
 Rules of apiextensions' validation. Three reasons are devkube's own, refused here and never ignored later: conversion by
 webhook is not built, a rule that uses a CEL function which devkube lacks cannot be evaluated, and a column whose path
-cannot be parsed shows nothing. Left out: estimated costs of rules, and approval of groups under k8s.io.
+cannot be parsed shows nothing. Left out: estimated costs of rules.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ def default(crd: Object) -> None:
     called = spec.setdefault("names", {})
     kind = called.get("kind") or ""
     called["singular"] = called.get("singular") or kind.lower()
-    called["listKind"] = called.get("listKind") or (f"{kind}List" if kind else "")
+    called["listKind"] = called.get("listKind") or f"{kind}List"
     spec["conversion"] = spec.get("conversion") or {"strategy": "None"}
 
 
