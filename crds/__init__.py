@@ -1,1 +1,4 @@
-"""The Structs of custom resources, as their manifests spell them."""
+"""The Structs of custom resources, as their manifests spell them.
+
+`definitions` lists the kinds, `render` writes crds/*.yaml.
+"""

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from crds import render
+from crds import definitions
 from handlers.outcome import Key
 from handlers.world import kinds
 from warmlog.flags import UsageError
@@ -21,7 +21,7 @@ def _names() -> dict[str, str]:
     for kind in kinds.KINDS:
         plural = kind.partition(".")[0]
         found |= {kind: kind, plural: kind, plural.removesuffix("s"): kind}
-    for one in render.DEFINITIONS:
+    for one in definitions.DEFINITIONS:
         if one.name in kinds.KINDS:
             found |= dict.fromkeys((one.kind.lower(), *one.short), one.name)
     return found

@@ -8,16 +8,16 @@ Examples:
 import argparse
 from typing import Final
 
-from crds import render
+from crds import definitions, render
 from warmlog import cli, flags, output
 
 FLAGS: Final = (flags.Flag("group", "only those of this API group"),)
 
 
 def run(values: flags.Values, arguments: argparse.Namespace) -> int:
-    chosen = [one for one in render.DEFINITIONS if values["group"] in ("", one.group)]
+    chosen = [one for one in definitions.DEFINITIONS if values["group"] in ("", one.group)]
     if not chosen:
-        groups = ", ".join(sorted({one.group for one in render.DEFINITIONS}))
+        groups = ", ".join(sorted({one.group for one in definitions.DEFINITIONS}))
         raise cli.Failure(f"there is no group {values['group']!r}; there are {groups}", cli.USAGE)
     output.write("---\n".join(render.page(render.definition(one)) for one in chosen))
     return 0

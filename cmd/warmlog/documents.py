@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from crds import core, render
+from crds import core, definitions
 from handlers.outcome import Key, Object
 from subscribers.kubernetes.routes import ROUTES
 from warmlog import cli, flags, podshape
@@ -150,7 +150,9 @@ def _kind(name: str, body: Object) -> str:
     if not isinstance(version, str) or not version:
         raise cli.Failure(f"{name}: a {kind} has no apiVersion")
     found = kind_of(version, kind)
-    served = [f"{one.group}/{number}" for one in render.DEFINITIONS if one.name == found for number in one.versions]
+    served = [
+        f"{one.group}/{number}" for one in definitions.DEFINITIONS if one.name == found for number in one.versions
+    ]
     if served and version not in served:
         raise cli.Failure(f"{name}: a {kind} is no {version!r:.80}; write {' or '.join(served)}")
     return found
@@ -159,7 +161,7 @@ def _kind(name: str, body: Object) -> str:
 def kind_of(api_version: str, kind: str) -> str:
     """`<plural>.<group>` of an object, "" for a kind that nothing here knows."""
     group = api_version.partition("/")[0] if "/" in api_version else ""
-    for one in render.DEFINITIONS:
+    for one in definitions.DEFINITIONS:
         if (one.group, one.kind) == (group, kind):
             return one.name
     plural = f"{kind.lower()}s.{group}" if group else f"{kind.lower()}s"

@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 import yaml
 
-from crds import render
+from crds import definitions, render
 from handlers.effects.cluster import ClusterError
 from handlers.outcome import Key, Object
 from subscribers.kubernetes.client import Client
@@ -119,7 +119,7 @@ class Kube:
     async def install(self) -> list[str]:
         """CRDs, namespaces, webhook configurations; a line per object."""
         spaces = [namespace(name) for name in (NAMESPACE, lab.TENANT)]
-        return await self.kubectl.apply(*spaces, *map(render.definition, render.DEFINITIONS), *self._hooks())
+        return await self.kubectl.apply(*spaces, *map(render.definition, definitions.DEFINITIONS), *self._hooks())
 
     def _hooks(self) -> list[Object]:
         """A real server on this machine knows no Services: it is told the address instead."""

@@ -23,7 +23,7 @@ import msgspec
 from eventstore import replay, store, streams, subjects
 from eventstore.jetstream import bus, kvlog
 from eventstore.jetstream import store as jetstream
-from handlers.prefixindex import lookup, request
+from handlers.prefixindex import answers, lookup, request
 from warmlog import cli, flags, link, output, past, place, when
 
 TIMEOUT: Final = 5.0  # seconds for an answer
@@ -155,7 +155,7 @@ async def ask_then(values: flags.Values) -> Told:
         known, governed, moment = await past.index_at(log, kv, at, snaps=snaps)
     started = time.perf_counter_ns()
     decision = lookup.decide(known, governed, asked, moment.time_ns, started_ns=started, clock=time.perf_counter_ns)
-    return Told(msgspec.json.decode(request.encode(decision.response)), str(moment))
+    return Told(msgspec.json.decode(answers.encode(decision.response)), str(moment))
 
 
 def human(told: Told) -> str:

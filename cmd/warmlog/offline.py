@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
-from crds import core, render, schema
+from crds import core, definitions, schema
 from handlers.admission import patches
 from handlers.admission.decision import Decision, Question, Violation
 from handlers.cachebackend.inject import Options
@@ -102,7 +102,7 @@ def admit(
 
 def schema_problems(document: Document, old: Document | None = None) -> list[Violation]:
     """What an API server would refuse before any webhook is asked. Of CEL rules only immutability is judged."""
-    for one in render.DEFINITIONS:
+    for one in definitions.DEFINITIONS:
         if one.name == document.kind:
             spec = document.body.get("spec") or {}
             found = schema.violations(spec, one.spec, "spec")
@@ -113,7 +113,7 @@ def schema_problems(document: Document, old: Document | None = None) -> list[Vio
 
 
 def defaulted(document: Document) -> Document:
-    for one in render.DEFINITIONS:
+    for one in definitions.DEFINITIONS:
         if one.name == document.kind and isinstance(document.body.get("spec"), dict):
             return document._replace(body={**document.body, "spec": schema.defaulted(document.body["spec"], one.spec)})
     return document

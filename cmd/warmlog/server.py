@@ -26,7 +26,7 @@ import uvloop
 from eventstore import events, kvwire, store, subjects
 from eventstore.jetstream import bus, connect, kvlog
 from eventstore.jetstream import store as jetstream
-from handlers.prefixindex import index, limits, lookup, outcomes, policies, request, views
+from handlers.prefixindex import answers, index, limits, lookup, outcomes, policies, request, views
 from subscribers import indexing, metrics
 from subscribers.http import admin, health, hotpath, intake, lookups, meters, orders, routes
 from subscribers.kubernetes.client import Client
@@ -123,10 +123,10 @@ class Server:
         known = self.indexer.index
         if not self.indexer.caught_up:
             return lookup.Decision(
-                request.LookupResponse(
+                answers.LookupResponse(
                     replica_scores=[],
                     reason_code="NO_HINT",
-                    detail=request.Detail("starting", "the index is still being read; see /readyz"),
+                    detail=answers.Detail("starting", "the index is still being read; see /readyz"),
                 )
             )
         decision = lookup.decide(

@@ -3,10 +3,10 @@
 Pure and total. Not here: the answer itself (lookup.py). Rules: spec/inferencecache.md section 1.5.
 """
 
-from handlers.prefixindex import question, ranking, replicas, request
+from handlers.prefixindex import answers, question, ranking, replicas
 
 
-def facts(look: question.Lookup, found: question.Answer) -> list[request.Facts]:
+def facts(look: question.Lookup, found: question.Answer) -> list[answers.Facts]:
     """Every replica of the model, whether it is in the answer, and if not, why not."""
     asked = look.asked
     answered = {one.replica_id for one in found.scores}
@@ -19,7 +19,7 @@ def facts(look: question.Lookup, found: question.Answer) -> list[request.Facts]:
         if replica.name not in answered:
             excluded = _excluded(look, found, replica, fresh, one)
         found_of.append(
-            request.Facts(
+            answers.Facts(
                 replica_id=replica.name,
                 state=replica.state,
                 matched_tokens=one.matched_tokens if one else 0,
@@ -46,7 +46,7 @@ def _excluded(
     found: question.Answer,
     replica: replicas.Replica,
     fresh: float,
-    one: request.ReplicaScore | None,
+    one: answers.ReplicaScore | None,
 ) -> str:
     if replica.live is None:
         return f"{replica.state}: {replica.reason}"

@@ -10,7 +10,7 @@ Pure: `now_ns` is the time of the index (nanoseconds since the epoch), `clock` a
 the edge lends for deadlines and latency. What a delivered match earns its blocks comes back as `Credit`, to be applied
 by whoever delivered it (`Index.credit`).
 
-Not here: bytes (request.py), scores (ranking.py), the pick of a cold prompt (affinity.py).
+Not here: bytes (request.py, answers.py), scores (ranking.py), the pick of a cold prompt (affinity.py).
 Rules: spec/inferencecache.md sections 1.3 to 1.5; IDX-07.
 """
 
@@ -21,6 +21,7 @@ import msgspec
 
 from handlers.prefixindex import (
     affinity,
+    answers,
     explain,
     index,
     policies,
@@ -35,7 +36,7 @@ Credit = question.Credit
 
 
 class Decision(msgspec.Struct, frozen=True):
-    response: request.LookupResponse
+    response: answers.LookupResponse
     credit: Credit | None = None
 
 
@@ -60,7 +61,7 @@ def decide(
     else:
         raise AssertionError("the last step always answers")
     latency = 0 if asked.tenant_id == policies.RESERVED else max(0, clock() - started_ns) // 1000
-    response = request.LookupResponse(
+    response = answers.LookupResponse(
         replica_scores=found.scores,
         reason_code=found.reason,
         lookup_latency_us=str(latency),
@@ -127,7 +128,7 @@ def prefix_match(look: question.Lookup) -> question.Answer:
     return question.Answer("PREFIX_MATCH", None, ranked, credit(look, ranked) if policy.eviction == "LFU" else None)
 
 
-def credit(look: question.Lookup, ranked: Sequence[request.ReplicaScore]) -> Credit:
+def credit(look: question.Lookup, ranked: Sequence[answers.ReplicaScore]) -> Credit:
     """The holds behind an answer."""
     place = look.place
     assert place is not None
@@ -153,7 +154,7 @@ def tenant_hot(look: question.Lookup) -> question.Answer | None:
         return None
     if not look.policy.tenant_hot:
         return question.no("tenant-hot-disabled", f"{len(warm)} replicas are warm, but enableTenantHot is false")
-    scores = [request.ReplicaScore(one.name, -one.negative, estimated_cache_hit_prob=one.hit_rate) for one in warm]
+    scores = [answers.ReplicaScore(one.name, -one.negative, estimated_cache_hit_prob=one.hit_rate) for one in warm]
     return question.Answer("TENANT_HOT", None, scores)
 
 
@@ -198,8 +199,8 @@ def affinity_hint(look: question.Lookup) -> question.Answer | None:
     name = affinity.pick(seed, (replica.name for replica in look.serving)) if seed else None
     if name is None:
         return None
-    detail = request.Detail("affinity", "no replica stands out for this prompt; equal prompts get this one")
-    return question.Answer("AFFINITY_HINT", detail, [request.ReplicaScore(name)])
+    detail = answers.Detail("affinity", "no replica stands out for this prompt; equal prompts get this one")
+    return question.Answer("AFFINITY_HINT", detail, [answers.ReplicaScore(name)])
 
 
 #: In the contract's order. The last one always answers.

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from handlers.prefixindex import affinity, domain, index, keys, policies, ranking, replicas, request
+from handlers.prefixindex import affinity, answers, domain, index, keys, policies, ranking, replicas, request
 
 MAX_TOKENS: Final = 1_048_576
 MAX_TEXT: Final = 1 << 20  # bytes
@@ -49,9 +49,9 @@ class Inputs(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """What a step settled."""
 
-    reason: request.Reason
-    detail: request.Detail | None = None
-    scores: list[request.ReplicaScore] = []
+    reason: answers.Reason
+    detail: answers.Detail | None = None
+    scores: list[answers.ReplicaScore] = []
     credit: Credit | None = None
 
 
@@ -79,13 +79,13 @@ class Lookup:
         self.consulted = False  # the index was asked
         self.serving: list[replicas.Replica] = []
         self.groups: list[ranking.Group] = []
-        self.ranked: list[request.ReplicaScore] = []
+        self.ranked: list[answers.ReplicaScore] = []
         self.small = False  # below minimumPrefixTokens: only affinity may answer
 
 
-def no(code: str, text: str, *, reason: request.Reason = "NO_HINT") -> Answer:
+def no(code: str, text: str, *, reason: answers.Reason = "NO_HINT") -> Answer:
     """An answer without scores: the client routes as if it had not asked."""
-    return Answer(reason, request.Detail(code, text))
+    return Answer(reason, answers.Detail(code, text))
 
 
 def reserved_tenant(look: Lookup) -> Answer | None:

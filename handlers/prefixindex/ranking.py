@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventstore import kvwire
-from handlers.prefixindex import domain, holdings, replicas, request
+from handlers.prefixindex import answers, domain, holdings, replicas
 
 TIGHT_TTFT_MS: Final = 200
 
@@ -87,8 +87,8 @@ def _depths(place: domain.Domain, probe: Probe) -> list[Group]:
     return [Group(matched, mask, probe, length) for matched, (length, mask) in zip(tokens, runs, strict=True)]
 
 
-_TIERS: Final[dict[int, request.Tier]] = {kvwire.T1: request.T1, kvwire.T2: request.T2, kvwire.T3: request.T3}
-_score = request.ReplicaScore
+_TIERS: Final[dict[int, answers.Tier]] = {kvwire.T1: answers.T1, kvwire.T2: answers.T2, kvwire.T3: answers.T3}
+_score = answers.ReplicaScore
 _by_name = attrgetter("replica_id")
 _by_score = attrgetter("score")
 
@@ -102,9 +102,9 @@ def score(
     ttl_ns: int,
     ttft_ms: int,
     all_heard: bool = False,
-) -> list[request.ReplicaScore]:
+) -> list[answers.ReplicaScore]:
     """All fresh replicas of the groups, best first, then by name. `all_heard`: the caller saw that each is at 1."""
-    found: list[request.ReplicaScore] = []
+    found: list[answers.ReplicaScore] = []
     tight = is_tight(ttft_ms)
     outdated = now_ns - ttl_ns
     cold = any(place.colder.values())
@@ -121,7 +121,7 @@ def score(
                         worth * owner.relief if owner.stats_ns > outdated else worth,
                         matched,
                         1.0,
-                        request.T1,
+                        answers.T1,
                     )
                     for owner, _ in place.members(group.mask)
                 ]
@@ -143,7 +143,7 @@ def score(
     return found
 
 
-def _tier(place: domain.Domain, group: Group, holding: holdings.Holding) -> request.Tier:
+def _tier(place: domain.Domain, group: Group, holding: holdings.Holding) -> answers.Tier:
     """The coldest in the run; it is told, and does not rank."""
     return _TIERS[place.coldest(group.run, holding.bit)]
 

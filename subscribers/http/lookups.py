@@ -20,7 +20,7 @@ from urllib import parse
 import structlog
 
 from eventstore import store, subjects
-from handlers.prefixindex import index, lookup, request
+from handlers.prefixindex import answers, index, lookup, request
 from subscribers.http import meters, replies, routes
 
 log = structlog.get_logger(__name__)
@@ -99,7 +99,7 @@ class LookupEdge:
             self._meter.malformed(transport)
             raise routes.Malformed(str(error)) from None
         decision = self._decide(question, started_ns=started, clock=self._clock)
-        answer = request.encode(decision.response)
+        answer = answers.encode(decision.response)
         if decision.credit is not None:
             self._credit(decision.credit)
         self._meter.answered(transport, decision.response.reason_code, (self._clock() - started) / 1e9)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from handlers.prefixindex import index, lookup, policies, request
+from handlers.prefixindex import answers, index, lookup, policies, request
 from tests.bench import row, workload
 
 NOW: Final = 1_700_000_000 * 10**9
@@ -114,7 +114,7 @@ def lookups(load: workload.Workload, known: index.Index) -> list[row.Row]:
     matching = [one for one in map(question, asked["mixed"]) if answer(known, one).reason_code == "PREFIX_MATCH"]
     walk, whole = both_p50(
         [lambda keys=one.chain: place.runs(keys) for one in matching],
-        [lambda one=one: request.encode(answer(known, one)) for one in matching],
+        [lambda one=one: answers.encode(answer(known, one)) for one in matching],
     )
     scores = statistics.mean(len(answer(known, one).replica_scores) for one in matching)
     bodies = [as_json(one) for one in matching]
@@ -150,7 +150,7 @@ def as_json(asked: request.LookupRequest) -> bytes:
     ).encode()
 
 
-def answer(known: index.Index, asked: request.LookupRequest) -> request.LookupResponse:
+def answer(known: index.Index, asked: request.LookupRequest) -> answers.LookupResponse:
     return lookup.decide(known, policies.UNKNOWN, asked, NOW, clock=time.perf_counter_ns).response
 
 

@@ -10,7 +10,7 @@ from nats.errors import ProtocolError
 
 from eventstore import envelope, events, kvwire, store, subjects
 from eventstore.jetstream import frames, publisher, reader
-from handlers.prefixindex import index, lookup, policies, request, views
+from handlers.prefixindex import answers, index, lookup, policies, request, views
 from subscribers.http import orders
 from subscribers.kvevents import sink
 from tests.fuzz import mutate
@@ -70,7 +70,7 @@ def _index() -> Try:
         known.apply(number, now, subject, payload)
         if number % 64 == 0:
             known.tick(now)
-            request.encode(lookup.decide(known, known.policies, asked, now).response)
+            answers.encode(lookup.decide(known, known.policies, asked, now).response)
         if number % 2048 == 0:
             msgspec.json.encode(views.snapshot(known))
             msgspec.json.encode(views.summary(known, shard="0", incarnation="i"))

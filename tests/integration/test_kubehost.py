@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from crds import render
+from crds import definitions, render
 from handlers.effects.cluster import ClusterError
 from handlers.outcome import Key, Object
 from subscribers.kubernetes.client import Client
@@ -52,7 +52,7 @@ def config(**data: str) -> Object:
 async def made(client: Client) -> None:
     """A CRD with an object of it, a Deployment that runs, a ConfigMap changed once, a Secret deleted."""
     objects = Objects(client)
-    crd = next(render.definition(one) for one in render.DEFINITIONS if one.name == BACKENDS)
+    crd = next(render.definition(one) for one in definitions.DEFINITIONS if one.name == BACKENDS)
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     await client.request("POST", path, body=crd)
     meta = {"namespace": "default"}
@@ -146,7 +146,7 @@ async def test_the_stand_in_for_kubectl_applies_and_prints_what_kubectl_does(tmp
     assert command is not None
     async with running(tmp_path, 0) as (client, _):
         ours, real = kubectl.Api(client), kubectl.Kubectl(command, tmp_path / "kubeconfig", tmp_path)
-        crd = next(render.definition(one) for one in render.DEFINITIONS if one.name == BACKENDS)
+        crd = next(render.definition(one) for one in definitions.DEFINITIONS if one.name == BACKENDS)
         await ours.apply(crd, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}})
         told = await real.apply(labobjects.backend())
         assert told == ["cachebackend.inferencecache.io/chat serverside-applied"]

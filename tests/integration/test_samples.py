@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crds import render
+from crds import definitions, render
 from devkube.options import Settings
 from devkube.server import DevKube
 from handlers.cachebackend.inject import Options
@@ -19,7 +19,7 @@ SAMPLES = sorted((Path(__file__).parents[2] / "deploy" / "samples").glob("*.yaml
 
 def test_there_are_samples_of_every_kind() -> None:
     kinds = {document["kind"] for path in SAMPLES for document in yaml.safe_load_all(path.read_text())}
-    assert {one.kind for one in render.DEFINITIONS if one.group == "inferencecache.io"} <= kinds
+    assert {one.kind for one in definitions.DEFINITIONS if one.group == "inferencecache.io"} <= kinds
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
@@ -46,7 +46,7 @@ def test_all_samples_can_be_applied_together() -> None:
 
 async def applied(api: DevKube, document: documents.Document) -> dict[str, Any]:
     """As `kubectl apply --server-side --field-validation=Strict` would."""
-    definition = next((one for one in render.DEFINITIONS if one.name == document.kind), None)
+    definition = next((one for one in definitions.DEFINITIONS if one.name == document.kind), None)
     if definition is not None:
         root = f"/apis/{document.body['apiVersion']}"
         space = "" if definition.cluster else f"/namespaces/{document.key.namespace}"

@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from eventstore import kvwire, memory, subjects
-from handlers.prefixindex import index, keys, lookup, request
+from handlers.prefixindex import answers, index, keys, lookup, request
 from subscribers import indexing
 
 SECOND = 1_000_000_000
@@ -53,7 +53,7 @@ def asked(which: str) -> request.LookupRequest:
 
 def answer(server: indexing.Indexer, which: str) -> bytes:
     known = server.index
-    return request.encode(lookup.decide(known, known.policies, asked(which), server.now()).response)
+    return answers.encode(lookup.decide(known, known.policies, asked(which), server.now()).response)
 
 
 @pytest.mark.parametrize("which", ["prompt", "nobody's key"], ids=["who holds it", "who is warm"])

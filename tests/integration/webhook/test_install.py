@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crds import render
+from crds import definitions
 from tests.support import houseapi
 from tests.support.kubectl import Kubectl
 from tests.support.webhookhouse import PATIENCE, SPACE, SYSTEM, WebhookHouse, client
@@ -42,7 +42,7 @@ async def test_definitions_are_served_and_say_nothing_against_their_schemas(
     async def settled() -> list[Object] | None:
         found: list[Object] = (await house.api.request("GET", DEFINITIONS))["items"]
         ready = [one for one in found if _conditions(one).get("Established") == "True"]
-        return ready if len(ready) == len(render.DEFINITIONS) else None
+        return ready if len(ready) == len(definitions.DEFINITIONS) else None
 
     for one in await house.until(settled, "all are established"):
         conditions = _conditions(one)

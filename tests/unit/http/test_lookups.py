@@ -5,7 +5,7 @@ import pytest
 import structlog
 
 from eventstore import memory, subjects
-from handlers.prefixindex import domain, index, lookup, request
+from handlers.prefixindex import answers, domain, index, lookup, request
 from subscribers import metrics
 from subscribers.http import lookups, meters, routes
 
@@ -18,7 +18,7 @@ class Decider:
         self.asked.append(question)
         if question.model_id == "bug":
             raise ZeroDivisionError
-        response = request.LookupResponse(
+        response = answers.LookupResponse(
             reason_code="NO_HINT",
             adapter_id=question.adapter_id,
             lookup_latency_us=str((clock() - started_ns) // 1000),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crds import kvcache, render, schema
+from crds import definitions, kvcache, render, schema
 from handlers.admission.decision import Decision, Question
 from handlers.kvcachepool import admit, masking
 from handlers.kvcachepool.inject import Settings
@@ -266,7 +266,7 @@ def test_a_stored_object_that_cannot_be_read_is_not_in_the_way() -> None:
 
 
 def test_both_versions_have_one_schema_and_the_older_is_stored() -> None:
-    for one in (one for one in render.DEFINITIONS if one.group == "worker.gpustack.ai"):
+    for one in (one for one in definitions.DEFINITIONS if one.group == "worker.gpustack.ai"):
         spec = render.definition(one)["spec"]
         first, second = spec["versions"]
         assert (first["name"], first["served"], first["storage"]) == ("v1", True, False)
@@ -276,7 +276,7 @@ def test_both_versions_have_one_schema_and_the_older_is_stored() -> None:
 
 
 def test_what_an_open_kind_has_beside_us_is_kept() -> None:
-    spec = next(one.spec for one in render.DEFINITIONS if one.kind == "ModelDeployment")
+    spec = next(one.spec for one in definitions.DEFINITIONS if one.kind == "ModelDeployment")
     given = {"engine": {"name": "vLLM"}, "roles": [{"name": "a", "image": "x"}], "autoscaling": {"max": 2}}
     assert schema.violations(given, spec, "spec") == []
     assert render.struct(spec)["x-kubernetes-preserve-unknown-fields"]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from eventstore import kvwire
-from handlers.prefixindex import keys, lookup, policies, request
+from handlers.prefixindex import answers, keys, lookup, policies, request
 from tests.support import kvspeaker
 
 TOKENS = keys.pack_tokens(range(256))
@@ -28,7 +28,7 @@ class Fleet:
             self.stream.start(self.speakers[name])
         self.policies = policies.Policies(tenancy={"t": policies.Policy(**policy)})
 
-    def ask(self, clock: Callable[[], int] = lambda: 0, **fields: Any) -> request.LookupResponse:
+    def ask(self, clock: Callable[[], int] = lambda: 0, **fields: Any) -> answers.LookupResponse:
         return self.decide(clock, **fields).response
 
     def decide(self, clock: Callable[[], int] = lambda: 0, **fields: Any) -> lookup.Decision:
@@ -43,12 +43,12 @@ class Fleet:
         self.stream.put(speaker, speaker.beat(kvwire.Stats(0.0, **facts)))  # type: ignore[arg-type]
 
 
-def names(answer: request.LookupResponse) -> list[str]:
+def names(answer: answers.LookupResponse) -> list[str]:
     return [score.replica_id for score in answer.replica_scores]
 
 
-def code(answer: request.LookupResponse) -> str:
-    return answer.detail.code if isinstance(answer.detail, request.Detail) else ""
+def code(answer: answers.LookupResponse) -> str:
+    return answer.detail.code if isinstance(answer.detail, answers.Detail) else ""
 
 
 # The order of the steps ----------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def test_below_granularity_names_the_learned_block_size() -> None:
     fleet = Fleet()
     fleet.stream = stream
     answer = fleet.ask(tokens=TOKENS[: 240 * 4])
-    assert isinstance(answer.detail, request.Detail)
+    assert isinstance(answer.detail, answers.Detail)
     assert "less than one block of 784" in answer.detail.text
 
 
@@ -336,7 +336,7 @@ def test_a_replica_that_is_unknown_counts_nowhere_and_the_miss_mentions_it() -> 
     fleet.stream.put(fleet.speakers["deep"], fleet.speakers["deep"].beat())
     assert names(fleet.ask(chain=CHAIN)) == ["mid", "flat"]
     answer = fleet.ask(chain=NOVEL)
-    assert isinstance(answer.detail, request.Detail)
+    assert isinstance(answer.detail, answers.Detail)
     assert (answer.detail.code, "of 1 replicas it is not known" in answer.detail.text) == ("miss", True)
 
 
@@ -345,9 +345,9 @@ def test_the_tier_is_told_and_does_not_rank() -> None:
     fleet.stream.put(fleet.speakers["deep"], fleet.speakers["deep"].ops({CHAIN[3]: 4, CHAIN[2]: 2}))
     answer = fleet.ask(chain=CHAIN)
     assert [(score.replica_id, score.tier) for score in answer.replica_scores] == [
-        ("deep", request.T3),
-        ("mid", request.T1),
-        ("flat", request.T1),
+        ("deep", answers.T3),
+        ("mid", answers.T1),
+        ("flat", answers.T1),
     ]
 
 

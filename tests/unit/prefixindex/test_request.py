@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.prefixindex import keys, request
+from handlers.prefixindex import answers, keys, request
 
 KEYS = [0xEA06FC71A5EE6E88, 0xAD01835A37DD294C, 0, 2**64 - 1, 0xFBEFBEFBEFBEFBEF]
 Spell = Callable[[bytes], str]
@@ -193,9 +193,9 @@ def test_a_malformed_packed_question_gets_one_line(body: bytes, query: dict[str,
 
 
 def test_an_answer_is_proto3_json_with_original_names() -> None:
-    score = request.ReplicaScore("r0", 1.5, 64, 1.0, request.T1)
-    answer = request.LookupResponse(replica_scores=[score], reason_code="PREFIX_MATCH", lookup_latency_us="12")
-    assert json.loads(request.encode(answer)) == {
+    score = answers.ReplicaScore("r0", 1.5, 64, 1.0, answers.T1)
+    answer = answers.LookupResponse(replica_scores=[score], reason_code="PREFIX_MATCH", lookup_latency_us="12")
+    assert json.loads(answers.encode(answer)) == {
         "replica_scores": [
             {
                 "replica_id": "r0",

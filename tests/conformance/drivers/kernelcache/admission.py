@@ -4,7 +4,7 @@ import copy
 import json
 from typing import Any
 
-from crds import render, schema
+from crds import definitions, schema
 from handlers.kernelcache import names
 from tests.conformance import forms
 from tests.support import kernelcaches as kc
@@ -18,7 +18,7 @@ PRODUCER = {
     "sidecarInjection": True,
     "readinessProbe": kc.PROBE,
 }
-KINDS = {one.kind: one for one in render.DEFINITIONS}
+KINDS = {one.kind: one for one in definitions.DEFINITIONS}
 
 
 def run(given: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from crds import core, kvcache, modeldeployment, render, schema
+from crds import core, definitions, kvcache, modeldeployment, schema
 from devkube.patches import json_patch
 from handlers.admission import patches, review
 from handlers.admission.decision import Decision, Question, Violation
@@ -25,7 +25,7 @@ KINDS = {
     "ModelDeployment": modeldeployment.DEPLOYMENTS,
     "Pod": core.PODS,
 }
-SPECS = {one.name: one.spec for one in render.DEFINITIONS}
+SPECS = {one.name: one.spec for one in definitions.DEFINITIONS}
 
 
 def settings_of(given: dict[str, Any]) -> Settings:
