@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from devkube.schema import LIST, MAP, SCALAR, UNTYPED, Schema, Untypable, element
-from devkube.values import compact, same
+from devkube.values import check_depth, compact, same
 
 Path = tuple[str, ...]
 Fields = Set[Path]
@@ -130,9 +130,13 @@ def read(fields: Any, path: Path = ()) -> Iterator[Path]:
 @lru_cache(10_000)
 def _element(key: str) -> str:
     kind, text = key[:2], key[2:]
-    if kind == "k:" and not isinstance(json.loads(text), dict):
+    if kind == "f:":
+        return key
+    value = json.loads(text)
+    check_depth(value)
+    if kind == "k:" and not isinstance(value, dict):
         raise ValueError(f"the key of a list item is an object: {key}")
-    return key if kind == "f:" else kind + compact(json.loads(text))
+    return kind + compact(value)
 
 
 def printed(path: Path) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support import kubectl, natsserver
+from tests.support.processes import children, lives
 
 POLICY = """
 apiVersion: inferencecache.io/v1alpha1
@@ -235,19 +236,6 @@ def test_what_dev_started_ends_with_it_when_it_is_killed_and_the_next_one_goes_o
         while (left := [pid for pid in pids if lives(pid)]) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not left
-
-
-def children(parent: int) -> list[int]:
-    said = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True).stdout
-    return [int(pid) for pid in said.split()]
-
-
-def lives(pid: int) -> bool:
-    """Whoever inherits it may not have noticed that it ended."""
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
 
 
 def get(dev: Dev, *words: str) -> Any:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import natsserver
+from tests.support.processes import mentioning
 
 
 def begin(words: Sequence[str], directory: Path) -> "subprocess.Popen[str]":
@@ -28,17 +29,11 @@ def begin(words: Sequence[str], directory: Path) -> "subprocess.Popen[str]":
     )
 
 
-def mentioning(directory: Path) -> list[str]:
-    """Processes that were started with this directory, or a file in it, on their command line."""
-    found = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
-    return [line for line in found.splitlines() if str(directory) in line]
-
-
 def gone(directory: Path, within: float = 5.0) -> bool:
     deadline = time.monotonic() + within
-    while mentioning(directory) and time.monotonic() < deadline:
+    while mentioning(str(directory)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return not mentioning(directory)
+    return not mentioning(str(directory))
 
 
 MOMENTS = [

@@ -6,7 +6,6 @@ name, and fail under WARMLOG_REQUIRE_REAL=1. Excluded: engines (no GPU here), fa
 
 import asyncio
 import json
-import shutil
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -48,10 +47,7 @@ os._exit(0)
 
 @pytest.fixture
 def master() -> str:
-    found = shutil.which("mooncake_master", path=str(Path(sys.executable).parent))
-    if found is None:
-        real.lacks("mooncake_master (mooncake-transfer-engine-non-cuda)")
-    return found
+    return real.mooncake_master()
 
 
 @pytest.fixture

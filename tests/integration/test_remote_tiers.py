@@ -1,16 +1,11 @@
 """The rendered commands of managed tiers start the real programs, which do what the rendering promises.
 
-redis-server is Debian's (redis-server), mooncake_master is PyPI's (mooncake-transfer-engine-non-cuda, which needs
-Debian's libibverbs1, librdmacm1 and libnuma1). Where one is missing its test is skipped by name, and fails under
-WARMLOG_REQUIRE_REAL=1.
+redis-server is Debian's, mooncake_master is PyPI's with libraries of Debian's. Where one is missing its test is skipped
+by name, and fails under WARMLOG_REQUIRE_REAL=1.
 """
 
 import asyncio
 import contextlib
-import ctypes.util
-import os
-import shutil
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -22,13 +17,6 @@ from crds.cachebackend import CacheBackend
 from handlers.cachebackend import providers
 from tests.support import real
 from tests.support.ports import free_port
-
-
-def part(name: str, package: str, *libraries: str) -> str:
-    found = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
-    if not (found and all(ctypes.util.find_library(one) for one in libraries)):
-        real.lacks(f"{name} ({package})")
-    return found
 
 
 def rendered(runtime: str, **storage: Any) -> dict[str, Any]:
@@ -75,7 +63,7 @@ async def asked(port: int, *words: str) -> bytes:
 async def test_redis_has_the_memory_and_the_policy_of_the_rule(
     limit: str | None, maxmemory: int, tmp_path: Path
 ) -> None:
-    binary = part("redis-server", "Debian redis-server")
+    binary = real.program("redis-server", "Debian redis-server")
     block = {"redis": {"resources": {"limits": {"memory": limit}}}} if limit else {}
     container = rendered("SGLang", provider="Redis", **block)
     name, *args = container.get("command", []) + container["args"]
@@ -90,8 +78,7 @@ async def test_redis_has_the_memory_and_the_policy_of_the_rule(
 
 
 async def test_mooncake_s_master_answers_on_its_three_ports(tmp_path: Path) -> None:
-    package = "PyPI mooncake-transfer-engine-non-cuda, Debian libibverbs1, librdmacm1, libnuma1"
-    binary = part("mooncake_master", package, "ibverbs", "rdmacm", "numa")
+    binary = real.mooncake_master()
     container = rendered("VLLM", provider="Mooncake")
     assert container["command"] == ["mooncake_master"]
     named = {one["name"]: one["containerPort"] for one in container["ports"]}

@@ -182,7 +182,8 @@ class TestWhatCannotBeTold:
         raw = b'{"metadata":{"name":"a","namespace":"ml","uid":"u"},"spec":{"template":{"affinity":' + deep + b"}}}"
         found = narrow(kind, raw)
         assert (found.name, found.uid) == ("a", "u")
-        if levels > 1000 or kind == cachebackend.CACHE_BACKENDS:
+        # How deep its decoder goes is a matter of the Python: 3.13 reads 2,000 levels, 3.11 does not.
+        if levels > 10_000 or kind == cachebackend.CACHE_BACKENDS:
             assert found.value is None
         watch = Machine(kind)
         line = b'{"type":"ADDED","object":' + raw + b"}"
