@@ -225,6 +225,8 @@ async def listen_and_tell(values: flags.Values) -> int:
     plan = endpoints.plan(values["engine-endpoint"], values["replay-endpoint"] or None, values["data-parallel-size"])
     for hint in plan.hints:
         log.warning("an endpoint was changed", hint=hint)
+    who = {name: values[f"{name}-id"] for name in ("tenant", "model", "replica")}
+    log.info("started", engine=[one.events for one in plan.ranks], **who, version=VERSION)
     if not values["tenant-id"]:
         log.warning("no tenant: lookups must name one, so none will find this replica; give --tenant-id")
     async with contextlib.AsyncExitStack() as closing:
