@@ -4,6 +4,7 @@ Whatever is wrong with a body is a 400 whose message names the place; media type
 """
 
 import json
+import math
 from typing import Any, Final
 
 import msgspec
@@ -15,10 +16,16 @@ from devkube.kinds import Object, Resource
 from devkube.values import check_depth
 
 _YAML: Final = ("application/yaml", "application/apply-patch+yaml")
-_decoders: Final = (
-    msgspec.json.Decoder(),
-    msgspec.json.Decoder(float_hook=lambda text: int(n) if (n := float(text)).is_integer() and abs(n) < 1e21 else n),
-)
+
+
+def _whole(text: str) -> int | float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"cannot unmarshal number {text:.40} into Go value of type float64")
+    return int(number) if number.is_integer() and abs(number) < 1e21 else number
+
+
+_decoders: Final = (msgspec.json.Decoder(), msgspec.json.Decoder(float_hook=_whole))
 
 
 def decode(body: bytes, content_type: str, *, whole: bool = False) -> Any:

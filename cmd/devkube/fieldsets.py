@@ -8,10 +8,11 @@ metadata.managedFields a set is a tree of its elements, in which `.` marks a mem
 Which values are one leaf and what list items are called follows structured-merge-diff.
 """
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Set
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from devkube.schema import LIST, MAP, SCALAR, UNTYPED, Schema, Untypable, element
 from devkube.values import check_depth, compact, same
@@ -132,7 +133,7 @@ def _element(key: str) -> str:
     kind, text = key[:2], key[2:]
     if kind == "f:":
         return key
-    value = json.loads(text)
+    value = msgspec.json.decode(text)  # unlike the standard library it refuses NaN and half a surrogate
     check_depth(value)
     if kind == "k:" and not isinstance(value, dict):
         raise ValueError(f"the key of a list item is an object: {key}")
@@ -147,4 +148,4 @@ def printed(path: Path) -> str:
 def _index(name: str) -> str:
     if not name.startswith("k:"):
         return f"={name[2:]}" if name.startswith("v:") else name[2:]
-    return ",".join(f"{key}={compact(value)}" for key, value in json.loads(name[2:]).items())
+    return ",".join(f"{key}={compact(value)}" for key, value in msgspec.json.decode(name[2:]).items())

@@ -91,6 +91,7 @@ class Lifecycle:
         if change.type == "DELETED":
             self._verbs.closing.discard(name)
             self._definitions.removed(crd)
+            self._store.wake(name)  # its watches end
             return
         self._definitions.established(crd)
         if _marked(change.after):

@@ -9,7 +9,7 @@ from devkube.machinery import Machinery
 from devkube.negotiation import PATCHES
 from devkube.requests import Answer, Request
 from devkube.strategic import strategic_merge
-from devkube.strategies import confine, in_namespace, metadata, named
+from devkube.strategies import check_uid, confine, in_namespace, metadata, named
 from devkube.values import clone
 from devkube.writing import Write, guaranteed, insert
 
@@ -43,6 +43,7 @@ async def patch(m: Machinery, request: Request) -> Answer:
             after = strategic_merge(before, body, resource.rules.schema)
         _identified(after, request, resource)
         if scaled:
+            check_uid(metadata(after), old, resource)
             return scale.changed(old, after, resource)
         write.decoded(after, repeated, patch=True)
         return after
@@ -67,6 +68,7 @@ async def _apply(write: Write, config: Any) -> Answer:
 
     def applied(old: Object | None) -> Object:
         new = apply.apply(old, config, write.author, force=write.options.force)
+        in_namespace(new, request)
         write.decoded(new)
         return new
 
@@ -79,9 +81,7 @@ async def _apply(write: Write, config: Any) -> Answer:
         raise conflict(resource.about(request.name), told)
     m.authorize(request.user, "create", resource, request.namespace, request.name)
     metadata(config).pop("resourceVersion", None)  # no conflict, upstream
-    new = applied(None)
-    in_namespace(new, request)
-    return await insert(write, new, tracked=True)
+    return await insert(write, applied(None), tracked=True)
 
 
 def _identified(after: Object, request: Request, resource: Resource) -> None:

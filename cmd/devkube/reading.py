@@ -141,7 +141,7 @@ async def _events(m: Machinery, resource: Resource, namespace: str, options: Rea
             position = max(position, store.version)
             if rung and options.bookmarks:
                 yield [bookmark()]
-            if "end" in rung:
+            if "end" in rung or m.catalog.stored_as(key) is None:
                 return
             if rung:
                 rung.clear()

@@ -39,9 +39,9 @@ def changed(old: Object, wanted: Object, resource: Resource) -> Object:
 def write(obj: Object, wanted: Object, resource: Resource) -> None:
     """Set the number a Scale wants. StatusError 422 for a number that is none."""
     spec = wanted.get("spec") or {}
-    replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
-    if type(replicas) is not int or replicas < 0:
-        told = f"Invalid value: {replicas}: must be an integer greater than or equal to 0"
+    replicas = (spec.get("replicas") or 0) if isinstance(spec, dict) else None
+    if type(replicas) is not int or not 0 <= replicas < 2**31:
+        told = f"Invalid value: {replicas}: must be an integer greater than or equal to 0, of 32 bits"
         about = About("autoscaling", "scales", obj["metadata"]["name"], "Scale")
         raise invalid(about, [Cause("FieldValueInvalid", told, "spec.replicas")])
     *parents, last = resource.scale_paths[0].strip(".").split(".")

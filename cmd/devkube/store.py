@@ -164,6 +164,11 @@ class Store:
         self._kind(key).watchers.add(changed)
         return changed
 
+    def wake(self, key: str) -> None:
+        """Whoever watches the kind looks again."""
+        for changed in self._kind(key).watchers:
+            changed.set()
+
     def forget(self, key: str, changed: asyncio.Event) -> None:
         self._kind(key).watchers.discard(changed)
 
@@ -215,8 +220,7 @@ class Store:
             kind.dropped = kind.log[-self._limit - 1].version
             kind.floor = max(kind.floor, kind.dropped)
             del kind.log[: -self._limit]
-        for changed in kind.watchers:
-            changed.set()
+        self.wake(after.key)
         for listener in self._listeners:
             listener(change)
         return after

@@ -6,7 +6,7 @@ over decoded objects; `writing` and `deleting` call them.
 
 from typing import Any, Final
 
-from devkube.errors import bad_request
+from devkube.errors import bad_request, conflict
 from devkube.kinds import Object, Resource
 from devkube.requests import Request
 from devkube.values import clone, go_type
@@ -67,6 +67,14 @@ def named(meta: dict[str, Any], name: str) -> None:
         raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
     if found != name:
         raise bad_request(f"the name of the object ({found}) does not match the name on the URL ({name})")
+
+
+def check_uid(meta: dict[str, Any], old: Object, resource: Resource) -> None:
+    """409 for what is meant for another object of this name, one that is gone."""
+    before = old["metadata"]
+    if meta.get("uid") and meta["uid"] != before["uid"]:
+        told = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {before['uid']}"
+        raise conflict(resource.about(before["name"]), told)
 
 
 def confine(new: Object, old: Object, resource: Resource, sub: str) -> None:

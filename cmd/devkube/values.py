@@ -39,11 +39,13 @@ def check_depth(value: Any) -> None:
 
 
 def compact(value: Any) -> str:
-    """JSON with sorted keys and no spaces, as Go writes it: HTML is escaped."""
+    """JSON with sorted keys and no spaces, as Go writes it: HTML is escaped, whole floats are integers."""
     if value.__class__ is dict:
         return "{" + ",".join(f"{compact(key)}:{compact(value[key])}" for key in sorted(value)) + "}"
     if value.__class__ is list:
         return "[" + ",".join(map(compact, value)) + "]"
+    if value.__class__ is float and value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
     if value.__class__ is not str:
         return json.dumps(value)
     text = encode_basestring(value)

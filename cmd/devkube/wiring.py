@@ -78,6 +78,9 @@ async def _bind(m: Machinery, request: Request, obj: Object) -> Answer:
     if not node:
         raise invalid(resource.about(request.name), [causes.required("target.name", "the name of a Node")])
     pod = m.read(stored, resource)
+    if pod["metadata"].get("deletionTimestamp"):
+        told = f"pod {request.name} is being deleted, cannot be assigned to a host"
+        raise conflict(resource.about(request.name), told)
     if there := pod["spec"].get("nodeName"):
         raise conflict(resource.about(request.name), f'pod {request.name} is already assigned to node "{there}"')
     pod["spec"]["nodeName"] = node

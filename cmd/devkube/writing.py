@@ -180,9 +180,7 @@ async def update(m: Machinery, request: Request) -> Answer:
         raise invalid(resource.about(request.name), [cause])
 
     def changed(old: Object) -> Object:
-        if meta.get("uid") and meta["uid"] != old["metadata"]["uid"]:
-            told = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: "
-            raise conflict(resource.about(request.name), told + old["metadata"]["uid"])
+        strategies.check_uid(meta, old, resource)
         copy: Object = scale.changed(old, body, resource) if scaled else clone(body)
         return copy
 

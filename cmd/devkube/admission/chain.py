@@ -96,9 +96,9 @@ class Chain(Admission):
         body = msgspec.json.encode(review.request(uid, attributes, resource))
         raw = await self._caller.post(hook["clientConfig"], body, hook["timeoutSeconds"])
         response = review.verify(raw, uid, mutating=mutating)
-        attributes.warnings.extend(response.warnings or ())
+        attributes.warnings.extend(filter(None, response.warnings or ()))
         for key, value in (response.audit_annotations or {}).items():
-            attributes.audit.setdefault(f"{name}/{key}", value)
+            attributes.audit.setdefault(f"{name}/{key}", value or "")
         if attributes.audit and all(one.audit is not attributes.audit for one in self.audited):  # of another request
             self.audited.append(attributes)
         if not response.allowed:
@@ -109,7 +109,7 @@ class Chain(Admission):
 def _patched(hook: Hook, resource: Resource, attributes: Attributes, response: review.Response) -> bool:
     """Apply a JSON Patch strictly: what does not apply fails the request, whatever failurePolicy says."""
     operations = response.operations()
-    if operations in ([], None):
+    if not operations:
         return False
     if response.patch_type != "JSONPatch":
         raise CallFailed(f'unsupported patch type "{response.patch_type}"')
@@ -120,8 +120,9 @@ def _patched(hook: Hook, resource: Resource, attributes: Attributes, response: r
     try:
         after = patches.json_patch(before, operations)
         for key in ("apiVersion", "kind"):  # absent they are what they were
-            if after.setdefault(key, before.get(key)) != before.get(key):
+            if after.get(key) not in (None, before.get(key)):
                 raise bad_request(f'admission webhook "{hook["name"]}" changed {key}')
+            after[key] = before.get(key)
         strategies.metadata(after)
         if attributes.kind is None:
             resource.rules.decode(after, validation="Ignore")

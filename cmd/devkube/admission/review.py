@@ -25,14 +25,14 @@ class Response(msgspec.Struct, rename="camel"):
     patch: str | None = None
     patch_type: str | None = None
     status: dict[str, Any] | None = None
-    warnings: list[str] | None = None
-    audit_annotations: dict[str, str] | None = None
+    warnings: list[str | None] | None = None
+    audit_annotations: dict[str, str | None] | None = None
 
     def operations(self) -> Any:
         """What the patch says. Go's decoder skips line ends within base64, and refuses everything else."""
         try:
             text = (self.patch or "").replace("\n", "").replace("\r", "")
-            return msgspec.json.decode(base64.b64decode(text, validate=True))
+            return msgspec.json.decode(base64.b64decode(text, validate=True), type=list[dict[str, Any]] | None)
         except (binascii.Error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise CallFailed(f"received undecodable patch in webhook response: {error}") from None
 

@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import urlsplit
 
+from yarl import URL
+
 from devkube import selectors
 from devkube.admission import conditions
 from devkube.builtin import names, podrules
@@ -108,6 +110,7 @@ def _client(client: Json, at: str, root: Object) -> Iterator[Cause]:
 def _address(text: str) -> bool:
     """Whether a webhook can be called there."""
     try:
+        URL(text)  # what calls it reads it so
         url = urlsplit(text)
         host = url.hostname and url.port != 0 and not re.search(r"[\s@]", url.netloc)
     except ValueError:  # half an address of IPv6, a port that is none

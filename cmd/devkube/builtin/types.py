@@ -129,7 +129,7 @@ def _schema_or(other: type) -> Callable[[Any, str], Any]:
     def read(value: Any, at: str) -> Any:
         if type(value) is dict:
             return decode(value, {"$ref": PREFIX + _SCHEMA}, at, [])  # upstream reads it apart, and leniently
-        if type(value) is not other:
+        if type(value) is not other or (type(value) is list and not all(type(one) in (dict, str) for one in value)):
             raise Undecodable(f"{at}: boolean or JSON schema expected")
         return value
 

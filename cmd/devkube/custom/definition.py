@@ -48,7 +48,9 @@ def validate(new: Object, old: Object | None, subresource: str) -> list[Cause]:
     if subresource == "status":
         return []
     spec, meta = new["spec"], new["metadata"]
-    found = [*_spec(spec), *_names(spec["names"]), *_versions(spec["versions"]), *_stored(new, spec)]
+    found = [*_spec(spec), *_names(spec["names"]), *_versions(spec["versions"])]
+    if not meta.get("deletionTimestamp"):  # one that ends can be let go, whatever its status says
+        found += _stored(new, spec)
     if meta.get("name") != f"{spec['names']['plural']}.{spec['group']}":
         found.append(causes.invalid("metadata.name", meta.get("name"), 'must be spec.names.plural+"."+spec.group'))
     protected = f".{spec['group']}".endswith((".k8s.io", ".kubernetes.io"))

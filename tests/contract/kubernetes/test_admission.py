@@ -266,6 +266,25 @@ async def test_a_patch_needs_its_type(
     answer.refused(500, "InternalError", told)
 
 
+@pytest.mark.parametrize("patch", ["e30=", "NQ==", "WzVd"], ids=["an-object", "a-number", "a-list-of-numbers"])
+async def test_what_is_no_patch_fails_by_the_policy(kube: Client, space: Space, hook: Hook, patch: str) -> None:
+    hook.answer["/m"] = lambda review: {"allowed": True, "patchType": "JSONPatch", "patch": patch}
+    async with configured(kube, space, "Mutating", hook.entry("/m", failurePolicy="Ignore")):
+        await hook.heard(kube, space, "/m")
+        await kube.create(space.configmaps, configmap("a"))
+
+
+async def test_nulls_in_an_answer_say_nothing(kube: Client, space: Space, hook: Hook) -> None:
+    data = {"op": "add", "path": "/data", "value": {"k": "v"}}
+    patch = patched({"op": "replace", "path": "/kind", "value": None}, data)
+    hook.answer["/m"] = lambda review: {**patch(review), "warnings": [None, "w"], "auditAnnotations": {"a": None}}
+    async with configured(kube, space, "Mutating", hook.entry("/m")):
+        await hook.heard(kube, space, "/m")
+        answer = await kube.post(space.configmaps, configmap("a"))
+    assert (answer.ok(201)["kind"], answer.body["data"]) == ("ConfigMap", {"k": "v"})
+    assert answer.warnings == ["w"]
+
+
 async def test_a_deletion_is_not_patched(kube: Client, space: Space, hook: Hook) -> None:
     """There is no object to change. An empty list, and Go's null for it, is no patch."""
     await kube.create(space.configmaps, configmap("a"))
@@ -545,6 +564,7 @@ async def test_no_webhook_guards_the_webhooks(kube: Client, space: Space, hook: 
         ({"clientConfig": {"url": "http://127.0.0.1/x"}}, "webhooks[0].clientConfig.url"),
         ({"clientConfig": {"url": "https://[::1/x"}}, "webhooks[0].clientConfig.url"),
         ({"clientConfig": {"url": "https://h:port/x"}}, "webhooks[0].clientConfig.url"),
+        ({"clientConfig": {"url": "https://h\\x/"}}, "webhooks[0].clientConfig.url"),
         ({"clientConfig": {"service": {"name": "a", "namespace": "b", "path": "x"}}}, "webhooks[0].clientConfig"),
         ({"clientConfig": {}}, "webhooks[0].clientConfig"),
         ({"sideEffects": None}, "webhooks[0].sideEffects"),

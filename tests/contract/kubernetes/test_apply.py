@@ -180,6 +180,29 @@ async def test_managed_fields_can_be_cleared(kube: Client, space: Space) -> None
     (await kube.apply(path, configmap("a", {"k": "w"}), "two")).refused(409, "Conflict", '"before-first-apply"')
 
 
+async def test_the_namespace_is_the_urls(kube: Client, space: Space) -> None:
+    """Of who applies again too: what a configuration says of it where there is none, or leaves empty, is nothing."""
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": []}
+    path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{space.name}"
+    for label, code in (("1", 201), ("2", 200)):
+        meta = {"name": space.name, "namespace": "foo", "labels": {"l": label}}
+        made = (await kube.apply(path, {**role, "metadata": meta})).ok(code)
+        assert "namespace" not in made["metadata"]
+        config = configmap("a", {"k": label}, namespace="")
+        made = (await kube.apply(f"{space.configmaps}/a", config)).ok(code)
+        assert made["metadata"]["namespace"] == space.name
+    (await kube.delete(path)).ok()
+
+
+async def test_names_of_items_are_json(kube: Client, space: Space) -> None:
+    """1.0 is 1; what is no JSON is no element."""
+    entry = {"manager": "two", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
+    for name, (said, kept) in {"a": ("v:1.0", "v:1"), "b": ('k:{"a":1.0}', 'k:{"a":1}'), "c": ("v:NaN", "")}.items():
+        sent = [{**entry, "fieldsV1": {said: {}}}]
+        made = await kube.create(space.configmaps, configmap(name, managedFields=sent), fieldManager="one")
+        assert not made["metadata"].get("managedFields") if not kept else managers(made)["two", "Update"] == {kept: {}}
+
+
 @pytest.mark.parametrize("fields", [{"f:data": 5}, {"f:data": {"k:5": {}}}, {"f:data": {"v:{": {}}}])
 async def test_malformed_managed_fields_are_not_taken(kube: Client, space: Space, fields: dict[str, Any]) -> None:
     """Those that are there stay. What is well formed and says nothing, or nothing that the server knows, clears."""

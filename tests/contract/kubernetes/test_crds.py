@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.kubeobjects import crd, custom, version
-from tests.support.kubernetes import Client, Space, eventually
+from tests.support.kubernetes import Client, Cluster, Space, eventually
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -435,6 +435,29 @@ async def test_a_stored_version_cannot_be_dropped(kube: Client, space: Space) ->
     assert (await kube.read(name))["status"]["storedVersions"] == ["v1", "v2"]
     (await kube.merge(f"{name}/status", {"status": {"storedVersions": ["v2"]}})).ok()
     (await kube.merge(name, {"spec": {"versions": [version("v2")]}})).ok()
+
+
+async def test_one_that_ends_is_let_go_whatever_its_status_says(kube: Client, space: Space) -> None:
+    """Its watches end with it."""
+    path = await define(kube, space, {"size": {"type": "integer"}})
+    name = f"{CRDS}/widgets.{space.group}"
+    await kube.create(path, custom(space.group, "a", {"size": 1}))
+    (await kube.merge(f"{name}/status", {"status": {"storedVersions": ["v9"]}})).ok()
+    async with kube.watch(path, resourceVersion=await kube.version(path)) as watch:
+        (await kube.delete(name)).ok()
+        assert (await watch.next()).type == "DELETED"
+        assert await watch.rest() == []
+
+    async def gone() -> None:
+        (await kube.get(name)).refused(404)
+
+    await eventually(gone)
+
+
+async def test_a_number_is_a_float64(kube: Client, cluster: Cluster, space: Space) -> None:
+    path = await define(kube, space, {"size": {"type": "number"}})
+    body = json.dumps(custom(space.group, "a", {"size": 7})).replace("7", "1e400")
+    cluster.blames_the_client(await kube.post(path, body))
 
 
 async def test_the_scope_cannot_change(kube: Client, space: Space) -> None:

@@ -293,6 +293,16 @@ async def test_some_namespaces_are_immortal(kube: Client, name: str) -> None:
     answer.refused(403, "Forbidden", f'namespaces "{name}" is forbidden: this namespace may not be deleted')
 
 
+async def test_a_pod_that_ends_gets_no_node(kube: Client, space: Space) -> None:
+    await kube.create(space.pods, pod("p", finalizers=[FINALIZER]))
+    (await kube.delete(f"{space.pods}/p", {**OPTIONS, "gracePeriodSeconds": 0})).ok()
+    target = {"apiVersion": "v1", "kind": "Node", "name": "nowhere"}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": target}
+    answer = await kube.post(f"{space.pods}/p/binding", binding)
+    answer.refused(409, "Conflict", "is being deleted, cannot be assigned to a host")
+    (await kube.merge(f"{space.pods}/p", {"metadata": {"finalizers": None}})).ok()
+
+
 async def test_a_dry_eviction_and_a_dry_binding_change_nothing(kube: Client, cluster: Cluster, space: Space) -> None:
     """Their options are those of other creates."""
     made = await kube.create(space.pods, pod("p"))

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.support.kubeobjects import configmap, crd, custom, deployment, lease, pod, version
-from tests.support.kubernetes import Client, Space, eventually
+from tests.support.kubernetes import Client, Cluster, Space, eventually
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -193,6 +193,21 @@ async def test_scale_takes_patches_and_versions(kube: Client, space: Space) -> N
     (await kube.merge(path, stale)).refused(409, "Conflict")
     (await kube.merge(path, {"spec": {"replicas": -1}})).refused(422, "Invalid", "spec.replicas")
     (await kube.get(f"{space.deployments}/none/scale")).refused(404, "NotFound")
+
+
+async def test_a_scale_is_of_its_object_and_holds_32_bits(kube: Client, cluster: Cluster, space: Space) -> None:
+    """What is refused changes nothing: the object can be written as before. null is none."""
+    await kube.create(space.deployments, deployment("d", replicas=2))
+    path = f"{space.deployments}/d/scale"
+    for replicas in (2**31, 10**30):
+        cluster.blames_the_client(await kube.merge(path, {"spec": {"replicas": replicas}}))
+    other = {"metadata": {"uid": "11111111-2222-3333-4444-555555555555"}, "spec": {"replicas": 1}}
+    (await kube.merge(path, other)).refused(409, "Conflict")
+    now = (await kube.merge(f"{space.deployments}/d", {"metadata": {"labels": {"l": "1"}}})).ok(200)
+    assert now["spec"]["replicas"] == 2
+    shown = await kube.read(path)
+    now = (await kube.put(path, {**shown, "spec": {"replicas": None}})).ok(200)
+    assert now["spec"].get("replicas", 0) == 0
 
 
 async def test_a_custom_resource_scales_by_its_paths(kube: Client, space: Space) -> None:
