@@ -39,7 +39,8 @@ def changed(old: Object, wanted: Object, resource: Resource) -> Object:
 def write(obj: Object, wanted: Object, resource: Resource) -> None:
     """Set the number a Scale wants. StatusError 422 for a number that is none."""
     spec = wanted.get("spec") or {}
-    replicas = (spec.get("replicas") or 0) if isinstance(spec, dict) else None
+    replicas = spec.get("replicas", 0) if isinstance(spec, dict) else ""
+    replicas = 0 if replicas is None else replicas
     if type(replicas) is not int or not 0 <= replicas < 2**31:
         told = f"Invalid value: {replicas}: must be an integer greater than or equal to 0, of 32 bits"
         about = About("autoscaling", "scales", obj["metadata"]["name"], "Scale")

@@ -199,7 +199,7 @@ async def test_a_scale_is_of_its_object_and_holds_32_bits(kube: Client, cluster:
     """What is refused changes nothing: the object can be written as before. null is none."""
     await kube.create(space.deployments, deployment("d", replicas=2))
     path = f"{space.deployments}/d/scale"
-    for replicas in (2**31, 10**30):
+    for replicas in (2**31, 10**30, "", False):
         cluster.blames_the_client(await kube.merge(path, {"spec": {"replicas": replicas}}))
     other = {"metadata": {"uid": "11111111-2222-3333-4444-555555555555"}, "spec": {"replicas": 1}}
     (await kube.merge(path, other)).refused(409, "Conflict")
